@@ -72,7 +72,7 @@ def claim_uid_in(pv_name: str) -> str:
 
 
 def is_fully_bound(claim: PersistentVolumeClaim) -> bool:
-    """As the scheduler sees it; the phase does not count."""
+    """True when the scheduler takes the claim for bound; the phase does not count."""
     return bool(claim.spec.volume_name) and has_annotation(claim, BIND_COMPLETED)
 
 
@@ -85,7 +85,7 @@ def is_delayed(storage_class: StorageClass | None) -> bool:
 
 
 def capacity_of(pv: PersistentVolume) -> Decimal:
-    """Bytes."""
+    """The volume's size in bytes."""
     return amount((pv.spec.capacity or {}).get("storage", ""))
 
 

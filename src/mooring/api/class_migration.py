@@ -57,7 +57,7 @@ def class_as_csi(storage_class: StorageClass) -> StorageClass:
 
 
 def _zoned(zone_key: str, change: Callable[[str, str, Parameters], None]) -> Callable[[StorageClass], StorageClass]:
-    """For plugins whose classes name zones as parameters. change: puts another parameter among the new ones."""
+    """The translation for plugins whose classes name zones as parameters. change: puts another one among the new."""
 
     def translate(storage_class: StorageClass) -> StorageClass:
         kept: Parameters = {}

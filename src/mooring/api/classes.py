@@ -10,10 +10,10 @@ CLASS_BETA: Final = "volume.beta.kubernetes.io/storage-class"
 
 
 def class_of(claim: PersistentVolumeClaim) -> str:
-    """By name, "" for none."""
+    """The name of the claim's class, "" for none."""
     return (claim.metadata.annotations or {}).get(CLASS_BETA, claim.spec.storage_class_name or "")
 
 
 def volume_class_of(pv: PersistentVolume) -> str:
-    """By name, "" for none."""
+    """The name of the volume's class, "" for none."""
     return (pv.metadata.annotations or {}).get(CLASS_BETA, pv.spec.storage_class_name)

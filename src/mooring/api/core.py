@@ -59,7 +59,7 @@ class PortworxVolumeSource(ApiStruct, frozen=True):
 
 
 class ForeignSource(ApiStruct, frozen=True):
-    """That a volume is of a kind that only a kubelet's own code can mount; no more of it is needed."""
+    """A source that only a kubelet's own code can mount; no more is needed than that it is there."""
 
 
 class ISCSIVolumeSource(ForeignSource, frozen=True):
@@ -97,7 +97,7 @@ class ObjectReference(ApiStruct, frozen=True):
 
 
 def reference_to(obj: Object, kind: Kind[Any] | str) -> ObjectReference:
-    """To an object, for events and claimRefs. kind: or the name of a kind of the core group."""
+    """The reference to an object, for events and claimRefs. kind: or the name of a kind of the core group."""
     meta = obj.metadata
     version, kind = ("v1", kind) if isinstance(kind, str) else (kind.api_version, kind.name)
     return ObjectReference(version, kind, meta.namespace, meta.name, meta.uid, meta.resource_version)
@@ -115,7 +115,7 @@ class NodeSelectorRequirement(ApiStruct, frozen=True):
 
 
 class NodeSelectorTerm(ApiStruct, frozen=True):
-    """All must hold; a term of nothing matches nothing."""
+    """A term all of whose requirements must hold; an empty one matches nothing."""
 
     match_expressions: tuple[NodeSelectorRequirement, ...] | None = None
     match_fields: tuple[NodeSelectorRequirement, ...] | None = None
@@ -150,7 +150,7 @@ class CSIPersistentVolumeSource(ApiStruct, frozen=True):
 
 
 class PersistentVolumeSpec(ApiStruct, frozen=True):
-    """Also the shape of a VolumeAttachment's inline volume. capacity: quantities as text."""
+    """The spec of a PersistentVolume, and of a VolumeAttachment's inline volume. capacity: quantities as text."""
 
     is_unique: ClassVar[bool] = True
 

@@ -9,4 +9,4 @@ from mooring.api.meta import Kind
 CUSTOM_RESOURCE_DEFINITIONS: Final = Kind(
     "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False, dict[str, Any]
 )
-"""As JSON values."""
+"""The kind of CustomResourceDefinitions; they are read as JSON values."""

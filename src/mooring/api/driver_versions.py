@@ -15,7 +15,7 @@ DRIVER_VERSIONS: Final = "mooring.dev/driver-versions"
 
 
 def versions_on(csi_node: CSINode) -> dict[str, str]:
-    """By driver. A note that can't be read tells nothing."""
+    """The versions in the annotation, by driver; none where it can't be read."""
     try:
         found = from_json(annotation(csi_node, DRIVER_VERSIONS) or "{}")
     except ValueError:

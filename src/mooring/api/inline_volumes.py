@@ -21,7 +21,7 @@ _READERS: Final = frozenset({"gce_persistent_disk", "portworx_volume"})
 """Read-only, these may be on many nodes."""
 
 _MODES: Final[Mapping[str, str]] = {"azure_file": "ReadWriteMany"}
-"""All others are for one node."""
+"""The access modes of kinds for many nodes; all others are for one node."""
 
 
 def translated_inline(volume: Volume, namespace: str) -> PersistentVolume:
@@ -39,7 +39,7 @@ def _inline(volume: Volume, field: str, namespace: str) -> PersistentVolume:
 
 
 def _name(volume: Volume, csi: CSIPersistentVolumeSource) -> str:
-    """The same for all pods that use the disk."""
+    """The volume's name, the same for all pods that use the disk."""
     if volume.azure_disk is not None or volume.azure_file is not None:
         return csi.volume_handle
     disk = volume.gce_persistent_disk

@@ -43,7 +43,7 @@ class LabelSelectorRequirement(ApiStruct, frozen=True):
 
 
 class LabelSelector(ApiStruct, frozen=True):
-    """All must hold; of nothing at all it selects everything."""
+    """Selects what all its conditions hold for; without any it selects everything."""
 
     match_labels: dict[str, str] | None = None
     match_expressions: tuple[LabelSelectorRequirement, ...] | None = None

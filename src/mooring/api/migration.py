@@ -179,7 +179,7 @@ _TRANSLATIONS: Final[Mapping[str, tuple[str, _Translation]]] = {
     "vsphere_volume": ("csi.vsphere.vmware.com", _vsphere),
     "portworx_volume": ("pxd.portworx.com", _portworx),
 }
-"""By the field of the in-tree source: the driver that took over, and how it sees the volume."""
+"""The driver that took over, and how it sees the volume, by the field of the in-tree source."""
 
 IN_TREE_SOURCES: Final = tuple(_TRANSLATIONS)
 """The fields of a PersistentVolume's spec, and of a pod's volume, one of which an in-tree volume has."""

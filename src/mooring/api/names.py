@@ -105,7 +105,7 @@ def path_segment(text: str) -> list[str]:
 
 
 def path_segment_prefix(text: str) -> list[str]:
-    """The same for the beginning of one."""
+    """The errors of text as the beginning of a name in a URL's path; [] for none."""
     return [f"may not contain '{sign}'" for sign in "/%" if sign in text]
 
 

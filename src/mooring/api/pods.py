@@ -196,11 +196,11 @@ def unused_text(volume: str) -> str:
 
 
 class ContainerMoment(ApiStruct, frozen=True):
-    """That a container is in a state; no more of it is needed."""
+    """A state that a container is in; no more is needed than that it is there."""
 
 
 class ContainerState(ApiStruct, frozen=True):
-    """At most one is there; none at all counts as running."""
+    """The state of a container. At most one is there; none at all counts as running."""
 
     waiting: ContainerMoment | None = None
     running: ContainerMoment | None = None

@@ -20,7 +20,7 @@ _SUFFIXES: Final = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _FINEST: Final = -9
 _TOO_LARGE: Final = Decimal(2**63)
 _EXACT: Final = Context(prec=4 * 10_000)
-"""For calculations that must not lose a digit of any quantity."""
+"""The context of calculations that must not lose a digit of any quantity."""
 
 
 class Quantity(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ class Quantity(msgspec.Struct, frozen=True):
         return int(max(-_TOO_LARGE, min(_TOO_LARGE, self.value)).to_integral_value(ROUND_CEILING))
 
     def rounded_up(self, exponent: int) -> Quantity:
-        """Without anything finer than that power of ten; away from zero, so that a small request is not nothing."""
+        """The quantity up to that power of ten; rounded away from zero, so that a small request is not nothing."""
         return Quantity(_rounded(self.value, exponent), self.style)
 
 

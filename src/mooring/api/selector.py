@@ -48,7 +48,7 @@ class Requirement(msgspec.Struct, frozen=True):
 
 
 class Selector(msgspec.Struct, frozen=True):
-    """All requirements must hold; none: everything matches."""
+    """A selector, all of whose requirements must hold; without any everything matches."""
 
     requirements: tuple[Requirement, ...] = ()
 

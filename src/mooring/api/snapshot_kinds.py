@@ -37,14 +37,14 @@ Class: TypeAlias = VolumeSnapshotClass | VolumeGroupSnapshotClass
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One of the two sorts."""
+    """One of the two sorts of snapshots: single ones, and groups."""
 
     snapshots: Kind[Any]
     contents: Kind[Any]
     classes: Kind[Any]
-    #: In texts for users.
+    #: The word for it in texts for users.
     noun: str
-    #: In the reasons of Events and the names of metrics.
+    #: The word for it in the reasons of Events and the names of metrics.
     title: str
     #: The beginning of the content's fields for its class and its snapshot; in small letters of names everywhere.
     field: str

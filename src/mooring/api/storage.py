@@ -76,7 +76,7 @@ class TokenRequest(ApiStruct, frozen=True):
 
 
 class CSIDriverSpec(ApiStruct, frozen=True):
-    """None stands for the API server's default."""
+    """The spec of a CSIDriver. None stands for the API server's default."""
 
     attach_required: bool | None = None
     pod_info_on_mount: bool | None = None

@@ -11,7 +11,7 @@ from typing import Final
 from mooring.base.errors import MooringError
 from mooring.base.text import quoted
 
-# As in a shell `$$`, `$1` and the like are names of one character. `${}` and a `${` that nobody closes vanish, any
+# `$$`, `$1` and the like are names of one character, as in a shell. `${}` and a `${` that is not closed vanish, any
 # other lonely `$` stays.
 _REFERENCE: Final = re.compile(
     r"\$(?:\{(?P<braced>[^}]*)\}|(?P<odd>\{)|(?P<special>[*#$@!?\-0-9])|(?P<plain>[A-Za-z_][A-Za-z0-9_]*))", re.ASCII

@@ -57,7 +57,7 @@ Route = Callable[[], Awaitable[Reply]]
 
 @dataclasses.dataclass(slots=True, eq=False)
 class _Connection:
-    """One that is open. address: the client's, an IPv6 network of one client as one."""
+    """An open connection. address: the client's, an IPv6 network of one client as one."""
 
     task: asyncio.Task[None]
     address: str

@@ -25,7 +25,7 @@ from typing import Final, NoReturn
 STILL_S: Final = 0.5
 ENDING_S_MAX: Final = 5.0
 BY_FORCE_S: Final = 0.3
-"""From the end of all patience to the last word: what is cancelled may unwind."""
+"""Seconds from the end of all patience to the last word: what is cancelled may unwind."""
 
 LAST_S_MAX: Final = 2.0
 """How long the last word may take; what it has not done by then is left."""
@@ -103,7 +103,7 @@ class Ending:
             listener.join(BY_FORCE_S)
 
     def _listen(self, read_end: int) -> None:
-        """Until the other end of the pipe is closed, or the process ends here."""
+        """Listen until the other end of the pipe is closed, or the process ends here."""
         try:
             if not os.read(read_end, 1):
                 return
@@ -119,7 +119,7 @@ class Ending:
         self._end_by_force()
 
     def _patience_s(self) -> float:
-        """Until the last word."""
+        """The seconds until the last word."""
         assert self._asked_s is not None
         over_s = min(self._moved_s + STILL_S, self._asked_s + ENDING_S_MAX) + BY_FORCE_S
         return max(0.0, over_s - time.monotonic())

@@ -142,7 +142,7 @@ FILES: Final = dataclasses.replace(NAMES)
 
 
 def word_of(*choices: str) -> FlagKind[str]:
-    """One of these words."""
+    """The kind of a flag whose value is one of these words."""
     return dataclasses.replace(STRING, choices=choices)
 
 

@@ -111,9 +111,9 @@ def options_from(kind: type[R], flags: Any, gates: Mapping[str, bool], **derived
 class Former:
     """A flag of a former release, which old manifests still have."""
 
-    #: It is followed by a value; else it is a boolean.
+    #: The flag is followed by a value; else it is a boolean.
     has_value: bool
-    #: What became of it, for the warning.
+    #: What became of the flag, for the warning.
     became: str = "it has no effect"
     #: The word that is read in its place, with {} for the value; "" for none.
     now: str = ""
@@ -136,7 +136,7 @@ class Parsed(Generic[F]):
 
 
 Spellings = Mapping[str, Mapping[str, str]]
-"""For a flag its former values, each with the word that says the same today: {"enable-capacity": {"central":
+"""The former values of flags, each with the word that says the same today: {"enable-capacity": {"central":
 "--enable-capacity"}}.
 """
 

@@ -20,7 +20,7 @@ _HOLDER_BYTES: Final = 20
 
 @contextlib.contextmanager
 def folder_or_temporary(path: str) -> Iterator[Path]:
-    """That folder, or for "" one that vanishes with the block."""
+    """The folder of this path, or for "" one that vanishes with the block."""
     if path:
         yield Path(path)
         return

@@ -189,7 +189,7 @@ class LogOnce:
             self._log.error(message, error=error)
 
     def info(self, message: str, error: Exception) -> None:
-        """The same for an error that needs no action."""
+        """Logs an error that needs no action, unless this was the last that was logged."""
         if self._is_new(message, error):
             self._log.info(0, message, why=str(error))
 

@@ -15,7 +15,7 @@ _FILES: Final = 16
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """For `asyncio.Runner`."""
+    """The loop factory for `asyncio.Runner`, None for asyncio's own."""
     try:
         import uvloop
     except ImportError:

@@ -20,7 +20,7 @@ def visible(text: str) -> str:
 
 
 def visible_lines(text: str) -> str:
-    """The same for a text of ours that has several lines."""
+    """A text of ours that has several lines, each as `visible` makes it."""
     return "\n".join(map(visible, text.split("\n")))
 
 
@@ -34,7 +34,7 @@ def shortened(text: str, bytes_max: int) -> str:
 
 
 def quoted(text: str) -> str:
-    """In double quotes, as Go's %q has it for plain text."""
+    """The text in double quotes, as Go's %q has it for plain text."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
     return f'"{escaped}"'
 

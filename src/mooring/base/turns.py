@@ -27,7 +27,7 @@ STALL_S: Final = 0.1
 
 Job = Callable[[], None]
 Held = Callable[[float], None]
-"""Told of the processor time of a job that held the loop for more than STALL_S."""
+"""Called with the processor time of a job that held the loop for more than STALL_S."""
 
 
 def _warn(held_s: float) -> None:
@@ -48,7 +48,7 @@ class Line:
 
 
 _Waiting = tuple[float, int, Line, Job, Held]
-"""Where its line has been served to, and which job it is of all: the least goes first."""
+"""A job with where its line has been served to, and its number: the least of both goes first."""
 
 
 class Turns:
@@ -61,11 +61,11 @@ class Turns:
         self._is_due = self._is_running = False
 
     def line(self) -> Line:
-        """For one more client."""
+        """A line for one more client."""
         return Line(self)
 
     def take(self, line: Line, job: Job, held: Held) -> None:
-        """A job may itself bring the next one: that follows when this has ended."""
+        """Queue a job. It may itself bring the next one: that follows when this has ended."""
         begin_s = max(self._served_s, line.used_s)
         heapq.heappush(self._waiting, (begin_s, next(self._numbers), line, job, held))
         if not self._is_running:

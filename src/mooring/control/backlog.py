@@ -47,8 +47,8 @@ def newest_in_steps(objects: Reader[T]) -> Iterator[T | None]:
 
 
 class _Source(msgspec.Struct, Generic[K]):
-    """keys: what is still to be looked up. begun: those that were worked on since; of all sources that came
-    together.
+    """keys: the keys still to be looked up. begun: the keys that were worked on since; one set for all sources that
+    came together.
     """
 
     keys: Iterator[K | None]

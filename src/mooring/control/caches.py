@@ -52,7 +52,7 @@ class _Fields:
 
 
 class _Whole(msgspec.Struct, frozen=True):
-    """One informer as it runs."""
+    """One informer, whatever shares it has."""
 
     informer: Informer[Any]
     fields: _Fields
@@ -74,11 +74,11 @@ class Caches:
         self._wholes: dict[_Kept, _Whole] = {}
         self._own: dict[_Kept, _Own] = {}
         self._wanted = asyncio.Event()
-        self._undecided: set[Caches] = set()  # shares that may start at once, or follow first
+        self._undecided: set[Caches] = set()  # shares that have neither started nor begun to follow
         self._is_share = self._is_muted = False
 
     def share(self) -> Caches:
-        """For one manager of several on the same caches; `follow` runs them."""
+        """A share of these caches, for one manager of several; `follow` runs the caches."""
         assert not self._is_share
         assert not self._own, "shared caches have no reader of their own"
         share = Caches(self._runtime, self._name)

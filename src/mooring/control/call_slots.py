@@ -30,12 +30,12 @@ Wanted: TypeAlias = str | None
 
 
 def call_over(volume_handle: str) -> Topic:
-    """Told when the driver's call about a volume is over."""
+    """The topic that the driver's call about a volume is over."""
     return f"call/{volume_handle}"
 
 
 class CallSlots(Generic[K]):
-    """tell: who hears of each end of a call. calls_max: calls at a time. call_up: adds a key that waits to its queue.
+    """tell: called with the topic of a call that ends. calls_max: calls at a time. call_up: puts a key into its queue.
 
     rank: the least goes first among those who wait for one volume.
     """
@@ -54,7 +54,7 @@ class CallSlots(Generic[K]):
         self._calling: set[str] = set()  # volumes with a call that may still run
         self._waiting: dict[Wanted, dict[K, None]] = {}  # in order of arrival
         self._waits_for: dict[K, Wanted] = {}  # the same by key
-        self._called_up: dict[K, Wanted] = {}  # what it was called up for
+        self._called_up: dict[K, Wanted] = {}  # what each key was called up for
 
     @property
     def in_flight(self) -> Mapping[str, K]:

@@ -88,10 +88,10 @@ _log = logger(__name__)
 class Controller(Generic[K]):
     """One queue of keys with its workers.
 
-    name: of the queue in metrics, and of the tasks. reconcile: the work on one key, or how it is decided and performed.
-    label: the name of the key in logs, mostly a kind's. log: of the package that these lines are of. about: key-values
-    of a key for logs, in place of the label. relief_s: a key that takes longer holds no worker from then on; None where
-    it does as long as it takes.
+    name: the queue's in metrics, and the tasks'. reconcile: the work on one key, or how it is decided and performed.
+    label: the name of the key in logs, mostly a kind's. log: the logger of the package whose controller this is. about:
+    key-values of a key for logs, in place of the label. relief_s: a key that takes longer holds no worker from then on;
+    None where it does as long as it takes.
     """
 
     def __init__(
@@ -129,13 +129,13 @@ class Controller(Generic[K]):
             metrics=metrics,
             held_s=self._hot.left_s,
         )
-        self._absent: set[K] = set()  # those that have failed since their last success by a driver's absence alone
+        self._absent: set[K] = set()  # keys that have failed since their last success by a driver's absence alone
         self._stale_count, self._held_count = metrics.stale.labels(name), metrics.held.labels(name)
         self._workers = WorkerGroup()
 
     def reconcile_by(self, how: Callable[[K], Awaitable[Result]] | Deciding[K, Any]) -> None:
-        """In place of the argument, before it runs: where the parts that reconcile wake this very controller, and so
-        come after it.
+        """Set how keys are reconciled, before the controller runs: for parts that reconcile and wake this very
+        controller, and so are made after it.
         """
         self._reconcile = functools.partial(self._decide_and_perform, how) if isinstance(how, Deciding) else how
 
@@ -149,7 +149,7 @@ class Controller(Generic[K]):
         tells: Callable[[Change[T]], Iterable[Topic]] | None = None,
         only: Callable[[T], bool] | None = None,
     ) -> None:
-        """The way in which the changes of a cache reach a controller; those by our own writes are among them.
+        """Let the changes of a cache, those by our own writes among them, wake keys.
 
         keys: the keys that a change concerns; they are added. It gives None where it wakes keys by the other methods
         here, of several controllers perhaps. Without keys and tells, a change concerns the key of its own object.
@@ -410,8 +410,8 @@ class Controller(Generic[K]):
             raise Stale(f"the API server says otherwise than the cache: not {decision.because}")
 
     def _stayed_stale(self, key: K, why: Stale) -> None:
-        """Something keeps moving under the work: not at full speed for ever. From the second back-off on people hear of
-        it, since a write that can never match what is stored looks just the same.
+        """Hold back a key under whose work something keeps changing. From the second back-off on the log names it,
+        since a write that can never match what is stored looks just the same.
         """
         delay_s = self._queue.retry(key)
         self._stale_count.inc()
@@ -442,7 +442,7 @@ class Controller(Generic[K]):
         self._absent.discard(key)
 
     def _note_absence(self, key: K, *, is_absent: bool) -> None:
-        """Before its failure is counted."""
+        """Note whether the key has failed by the driver's absence alone; called before the failure is counted."""
         if not is_absent:
             self._absent.discard(key)
         elif not self._queue.failures(key):

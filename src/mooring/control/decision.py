@@ -34,7 +34,7 @@ class Changing(abc.ABC):
 
     @abc.abstractmethod
     def kept(self) -> Changing:
-        """The same without that, or with that as it is now."""
+        """Return the action without what changes, or with that as it is now."""
 
 
 class Destroys:
@@ -58,7 +58,7 @@ class Decision(msgspec.Struct, Generic[A], frozen=True):
     because: Because
     #: Carried out in order; the first failure ends them.
     actions: tuple[A, ...] = ()
-    #: Keeps the work from being done, after the actions; users hear of it.
+    #: What keeps the work from being done, after the actions; users hear of it.
     problem: Problem | None = None
     #: After the actions there is more to decide at once.
     again: bool = False
@@ -68,7 +68,7 @@ class Decision(msgspec.Struct, Generic[A], frozen=True):
     after_s: float | None = None
     #: One line for the log once the actions are done; "" for the reason's own words.
     done: str = ""
-    #: Of the object that was decided on; the actions are about no other object of its name.
+    #: The uid of the object that was decided on; the actions are about no other object of its name.
     uid: str = ""
 
     @property
@@ -147,10 +147,10 @@ class Deciding(msgspec.Struct, Generic[K, A], frozen=True):
     show: Callable[[K, Decision[A], Failed], Awaitable[None]] | None = None
     #: A verb, for the log: "failed to …".
     work: Callable[[K, Decision[A]], str] | str = ""
-    #: Called in any case, at the end.
+    #: Called with the key at the end, whatever happened.
     ended: Callable[[K], None] | None = None
-    #: For a decision that destroys something, the reads from the API server that put into the caches whatever asks for
-    #: it and whatever would forbid it, as far as that may go back: a reclaim policy, a claimRef, a taint. (A
-    #: deletionTimestamp that was seen once needs none.) The decision is made again on what was read, and only the same
-    #: one is carried out. One that `Destroys` something without a read is a bug, and is not carried out.
+    #: The reads before a decision that destroys something. They put into the caches whatever asks for it and whatever
+    #: would forbid it, as far as that may go back: a reclaim policy, a claimRef, a taint. (A deletionTimestamp that was
+    #: seen once needs none.) The decision is made again on what was read, and only the same one is carried out. A
+    #: decision that destroys something without a read is a bug, and is not carried out.
     reads: Callable[[K, Decision[A]], Sequence[Read]] | None = None

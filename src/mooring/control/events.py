@@ -54,7 +54,7 @@ SLACK_S: Final = 1.0
 ago, by a rounding.
 """
 LINGER_S: Final = 0.02
-"""Between two events nothing is waited for. The first waits so long: writes that somebody waits for go before it."""
+"""How long the first event waits, so that writes that somebody waits for go before it; the next ones don't wait."""
 
 SIMILAR_MAX: Final = 10  # different messages; the one that makes it this many is combined, and all after it
 SIMILAR_S: Final = 600.0
@@ -63,8 +63,8 @@ BURST: Final = 25
 REFILL_S: Final = 300.0
 REMEMBERED_MAX: Final = 4096
 COUNTED_S: Final = {"Warning": 2400.0, "Normal": 700.0}
-"""An event after that time begins anew. What stays so is told again every REPEAT_S, failures now and then later: they
-are tried again with growing pauses.
+"""An occurrence after this time begins a new Event. A reason that lasts is told again every REPEAT_S, failures now and
+then later: they are tried again with growing pauses.
 """
 
 OBJECTS_MAX: Final = 50_000
@@ -217,7 +217,7 @@ def _shown(occurrence: Occurrence) -> dict[str, str]:
 class Recent(Generic[V]):
     """The values used last, by key, each until its time is over; beyond the bound, the one unused the longest goes.
 
-    Those whose time is over go once a quarter as many have been put as were left the last time: one that is kept for
+    Values whose time is over go once a quarter as many have been put as were left the last time: one that is kept for
     long holds up none behind it, and at a steady rate there are never many more than mean anything.
     """
 
@@ -229,7 +229,7 @@ class Recent(Generic[V]):
         return len(self._values)
 
     def get(self, key: Hashable, now: Instant) -> V | None:
-        """None for one whose time is over."""
+        """The value of this key, None once its time is over."""
         value, until = self._values.get(key, (None, now))
         return value if now <= until else None
 
@@ -325,7 +325,7 @@ class EventOnce:
 
     def __init__(self, events: EventRecorder | None, clock: Clock, repeat_s: float = REPEAT_S) -> None:
         self._events, self._clock, self._repeat_s = events, clock, repeat_s
-        # By uid: the last text about each thing, and when it was sent.
+        # The last text about each thing, and when it was sent, by the object's uid.
         self._sent: Recent[Mapping[str, tuple[str, Instant]]] = Recent(OBJECTS_MAX)
 
     @property

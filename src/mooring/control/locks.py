@@ -11,7 +11,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class KeyLocks(Generic[K]):
-    """For short turns, in which a worker may wait: `async with locks.of(key):`."""
+    """Locks for short turns, in which a worker may wait: `async with locks.of(key):`."""
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[K, asyncio.Lock] = WeakValueDictionary()

@@ -103,13 +103,13 @@ class Loop:
 
 
 class Idle:
-    """In place of controllers where there is nothing to do: a program does not end for that."""
+    """A worker that does nothing, in place of controllers: a program does not end for want of work."""
 
     def __init__(self) -> None:
         self._is_to_end = asyncio.Event()
 
     async def run(self) -> None:
-        """Until cancelled, or until drained."""
+        """Waits until cancelled, or until drained."""
         await self._is_to_end.wait()
 
     async def drain(self, timeout_s: float) -> bool:
@@ -141,7 +141,7 @@ class Manager:
         self._work = WorkerGroup()
 
     def beside(self, name: str, what: Worker) -> None:
-        """Runs this as long as the caches run. name: of its task."""
+        """Runs this as long as the caches run. name: its task's."""
         assert name not in self._beside
         self._beside[name] = what
 
@@ -203,7 +203,7 @@ class Manager:
 class Managers:
     """Several managers as one, each on a share of the same caches; it is also the work of a term.
 
-    caches: those that are shared.
+    caches: the shared ones.
     """
 
     def __init__(self, caches: Caches, members: Mapping[str, Work]) -> None:
@@ -240,5 +240,5 @@ class Managers:
                 task.cancel()
 
     async def drain(self, timeout_s: float) -> bool:
-        """All at once. False when timeout_s was too short for one."""
+        """Drains all at once. False when timeout_s was too short for one."""
         return all(await asyncio.gather(*(member.drain(timeout_s) for member in self.members.values())))

@@ -75,8 +75,8 @@ class ObjectWriter(Generic[T]):
     ) -> None:
         self._cluster, self._kind, self._cache, self._keeps_answers = cluster, kind, cache, keeps_answers
         self._patience = patience
-        self._unanswered: dict[str, Key] = {}  # by uid
-        self._whole: OrderedDict[str, tuple[str, bytes]] = OrderedDict()  # by uid: the version, and the object
+        self._unanswered: dict[str, Key] = {}  # objects whose last write was not answered, by uid
+        self._whole: OrderedDict[str, tuple[str, bytes]] = OrderedDict()  # whole objects with their version, by uid
 
     def current(self, obj: T) -> T:
         """The object as it is now, in the cache."""
@@ -113,7 +113,7 @@ class ObjectWriter(Generic[T]):
         return await self.patch(obj, patch, strictly=True)
 
     def forget(self, obj: T) -> None:
-        """The object is gone."""
+        """Forget an object that is gone."""
         self._unanswered.pop(obj.metadata.uid, None)
         self._whole.pop(obj.metadata.uid, None)
 
@@ -122,8 +122,8 @@ class ObjectWriter(Generic[T]):
     async def patch(
         self, obj: T, patch: Patch, subresource: str = "", *, strictly: bool = False, failing: str = ""
     ) -> T:
-        """Gives the object after it. The request goes to the object's name: only a patch that was made `of` the object
-        is refused where another has the name by now.
+        """Patch the object, and return it as it is then. The request goes to the object's name: only a patch that was
+        made `of` the object is refused where another has the name by now.
 
         strictly: only this version of the object. failing: the failure's words, before the error.
         """
@@ -132,11 +132,11 @@ class ObjectWriter(Generic[T]):
         return await self._write(obj, request, failing)
 
     async def add_finalizer(self, obj: T, finalizer: str) -> T:
-        """Gives the object that has it."""
+        """Return the object with the finalizer, which is added unless it is there."""
         return obj if finalizer in finalizers_of(obj) else await self.patch(obj, add_finalizer(obj, finalizer))
 
     async def remove_finalizer(self, obj: T, finalizer: str) -> T:
-        """Gives the object without it; others' finalizers stay."""
+        """Return the object without the finalizer; others' finalizers stay."""
         return await self.patch(obj, remove_finalizer(obj, finalizer)) if finalizer in finalizers_of(obj) else obj
 
     async def set_status(self, obj: T, fields: Mapping[str, Any]) -> T:
@@ -153,7 +153,7 @@ class ObjectWriter(Generic[T]):
         """Patches the object as it is now, anew where it moves meanwhile: for what must not be lost, as a driver's
         answer.
 
-        patch_of: for the object as it is now, None for nothing to do. Returns whether it was patched.
+        patch_of: makes the patch for the object as it is now, None for nothing to do. Returns whether it was patched.
         """
         for attempt in range(TRIES_MAX):
             now = self.current(obj)
@@ -180,8 +180,8 @@ class ObjectWriter(Generic[T]):
         strictly: bool = False,
         failing: str = "",
     ) -> bool:
-        """Writes the whole object back, a PUT, for those who know no patch of it. change: False for nothing to do, as
-        edit returns then.
+        """Writes the whole object back, a PUT, where no patch would do. change: changes the object, and returns False
+        for nothing to do; so does edit then.
 
         strictly: only this version of the object; else one that came since is changed as well.
         """
@@ -201,7 +201,7 @@ class ObjectWriter(Generic[T]):
         propagation: str = "",
         failing: str = "",
     ) -> None:
-        """One that is gone is fine, and so is one whose name another has by now. strictly: only this version of it."""
+        """Delete the object, unless it is gone, or another has its name by now. strictly: only this version of it."""
         key, uid = key_of(obj), obj.metadata.uid
         try:
             await self._cluster.delete(

@@ -96,7 +96,7 @@ class WorkQueue(Generic[K]):
         self._pushes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due: Instant | None = None
-        self._failures: dict[K, tuple[int, Instant]] = {}  # in a row, and when the first of them was
+        self._failures: dict[K, tuple[int, Instant]] = {}  # failures in a row, and when the first of them was
         self._getters: deque[asyncio.Future[None]] = deque()
         self._closed = False
         self._workers = 0
@@ -250,7 +250,7 @@ class WorkQueue(Generic[K]):
             try:
                 await give_way()
             except asyncio.CancelledError:
-                self._wake_one()  # it goes on with it
+                self._wake_one()  # another worker goes on with the backlog
                 raise
             finally:
                 self._draws_rest = False

@@ -29,7 +29,7 @@ class MeasuredQueue(Sized, Protocol):
 
 
 class QueueMetrics:
-    """The families in one registry, for any number of queues. Those of one name count as one."""
+    """The families in one registry, for any number of queues. Queues of one name count as one."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._queues: dict[str, WeakSet[MeasuredQueue]] = {}

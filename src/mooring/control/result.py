@@ -27,7 +27,7 @@ class Problem(Because, Protocol):
 
 @reason("{text}; next try in {in_s:.0f} s")
 class TriesAgain:
-    """text: of the failure."""
+    """text: the failure's."""
 
     text: str
     in_s: float
@@ -43,13 +43,13 @@ class Failing:
 class Result(msgspec.Struct, frozen=True):
     """The end of a reconcile that did not fail."""
 
-    #: For people alone: it is shown, logged and printed by `mooring why`; no code depends on its class.
+    #: The reason, for people alone: it is shown, logged and printed by `mooring why`; no code depends on its class.
     because: Because
     #: One line, logged at level 2 with the reason where something was written, or a driver called; "" for none.
     done: str = ""
     #: Reconcile once more at once, as long as STEPS_MAX allows.
     again: bool = False
-    #: The key waits until one of these topics is told. Those of an earlier result are void.
+    #: The key waits until one of these topics is told. The topics of an earlier result are void.
     waits_for: frozenset[Topic] = frozenset()
     #: Seconds until the key is reconciled again, whatever happens meanwhile; None leaves that to events.
     after_s: float | None = None

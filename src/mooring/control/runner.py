@@ -73,7 +73,7 @@ def run(
 
 
 def _place_of(lease: str) -> tuple[str, str]:
-    """Namespace and name. Raises ConfigError."""
+    """The Lease's namespace and name. Raises ConfigError."""
     namespace, slash, lock_name = lease.partition("/")
     problem = dns_label(namespace) or dns_subdomain(lock_name)
     if not slash or problem:
@@ -83,7 +83,7 @@ def _place_of(lease: str) -> tuple[str, str]:
 
 
 class _Program:
-    """From the first step to the last. election: namespace and name of the Lease, None for none."""
+    """One run of a program. election: namespace and name of the Lease, None for none."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class _Program:
         self._health = Health(self._metrics, ready, self._obstacle, self._overdue)
 
     async def run(self) -> None:
-        """Until a signal. Raises ConfigError, and the error of the work."""
+        """Runs until a signal. Raises ConfigError, and the error of the work."""
         _log.info(0, "Starting", program=self._name, server=self._config.server, found_in=self._config.source)
         with stop_signals() as self._stop:
             async with AsyncExitStack() as stack:
@@ -115,7 +115,7 @@ class _Program:
                     await self._work(Terms(leased, self._stop), stack)
 
     def _client(self) -> HttpCluster:
-        """One of its own each time: what holds up the work does not hold up the election, nor look like a silent API
+        """A new client for each use: what holds up the work does not hold up the election, nor look like a silent API
         server.
         """
         metrics = self._metrics.once(ClientMetrics)
@@ -149,7 +149,7 @@ class _Program:
             raise first_of(errors) from None  # its own traceback says it all
 
     async def _hold(self, terms: Terms, cluster: Cluster | None) -> None:
-        """cluster: for the election, None without one."""
+        """Runs the terms of work. cluster: for the election, None without one."""
         if cluster is None or self._election is None:
             await terms.run(None)
             return

@@ -58,7 +58,7 @@ WHOLE: Final = Whole()
 
 
 class Entries(msgspec.Struct, frozen=True):
-    """Keeps the entries of these names of a mapping; None when none is left."""
+    """Keeps the mapping's entries of these names; None when none is left."""
 
     names: frozenset[str]
 
@@ -117,7 +117,7 @@ class Mask:
         return slimmed
 
     def _pruner(self, struct: type[Any]) -> Callable[[Any], Any]:
-        """Worked out once for each type: every event of a watch goes through here."""
+        """The function that prunes this type, worked out once for each: every event of a watch goes through it."""
         whole = _whole_of(struct)
         masks, kept = (
             dict(self.parts),
@@ -167,7 +167,7 @@ _wholes: Final[dict[type[msgspec.Struct], type[msgspec.Struct]]] = {}
 
 
 def _whole_of(struct: type[msgspec.Struct]) -> type[msgspec.Struct]:
-    """The API's type that it stands for."""
+    """The API's type that a slim type stands for."""
     return _wholes.get(struct, struct)
 
 
@@ -216,13 +216,13 @@ _COMPARED: Final = {"__eq__": _is_equal, "__ne__": _differs, "__hash__": msgspec
 
 
 def _given(field: msgspec.structs.FieldInfo) -> dict[str, Any]:
-    """Its default, as `msgspec.field` takes it; nothing for a field that needs a value."""
+    """The field's default, as `msgspec.field` takes it; nothing for a field that needs a value."""
     found = {"default": field.default, "default_factory": field.default_factory}
     return {name: value for name, value in found.items() if value is not msgspec.NODEFAULT}
 
 
 def _default(field: msgspec.structs.FieldInfo) -> Any:
-    """One for all objects of a type: nobody changes what a cache holds."""
+    """The field's default, one for all objects of a type: nobody changes what a cache holds."""
     if field.default_factory is not msgspec.NODEFAULT:
         return field.default_factory()
     assert field.default is not msgspec.NODEFAULT, f"{field.name} has no default: it can't be dropped"
@@ -261,7 +261,7 @@ class Named(msgspec.Struct, frozen=True):
 
 
 NAME_ONLY: Final = slim(metadata=slim())
-"""That the object exists, and nothing else."""
+"""Keeps the object's identity, and nothing else."""
 
 Keeps = Callable[[Obj], "Part | None"]
 """A reader's choice: the part of an object to keep, None for nothing of it. It may depend on the object."""
@@ -269,12 +269,12 @@ Keeps = Callable[[Obj], "Part | None"]
 
 @functools.lru_cache(maxsize=256)
 def always(part: Part) -> Callable[[Any], Part]:
-    """The same for every object; and the same choice for the same part."""
+    """The choice of this part for every object; equal parts give the very same choice."""
     return lambda obj: part
 
 
 class Pruner(Generic[Obj]):
-    """One for all readers of a cache: an object keeps what any of them wants, and is left out when none wants it.
+    """Prunes for all readers of a cache: an object keeps what any of them wants, and is left out when none wants it.
 
     choices: may grow until the first object comes.
     """

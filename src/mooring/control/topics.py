@@ -14,9 +14,9 @@ K = TypeVar("K", bound=Hashable)
 Topic: TypeAlias = str
 
 PARKED: Final[frozenset[Topic]] = frozenset({"parked"})
-"""For a decision with a problem that nothing but a change of the object itself will end. No code tells this topic: it
-makes of the problem a wait, where one without anything to wait for is a failure, with a back-off. The key comes again
-when its object changes, or after its time.
+"""The topic of a problem that nothing but a change of the object itself will end. No code tells it: it makes a wait of
+the problem, which would be a failure with a back-off if it waited for nothing. The key comes again when its object
+changes, or after its time.
 """
 
 TOLD_MAX: Final = 1024
@@ -32,8 +32,8 @@ class Topics(Generic[K]):
         self._topics: dict[K, frozenset[Topic]] = {}
         self._keys: dict[Topic, dict[K, None]] = {}
         self._count = 0  # of topics told so far
-        # While any key is in hand, by topic: the count when it was last told, by which key's work, and the count when
-        # anything else last told it.
+        # The topics told while any key is in hand, each with the count when it was told last, the key whose work told
+        # it, and the count when anything else told it last.
         self._told: dict[Topic, tuple[int, K | None, int]] = {}
         self._told_max = TOLD_MAX
         self._began: dict[K, int] = {}  # key in hand → the count when its work began

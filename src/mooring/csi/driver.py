@@ -25,7 +25,7 @@ from mooring.base import clock
 from mooring.csi.proto import csi_pb2 as csi
 
 time_left_s = clock.time_left_s
-"""For authors of drivers, who import it from here."""
+"""`clock.time_left_s`, for authors of drivers, who import it from here."""
 
 Q = TypeVar("Q", bound=Message)
 A = TypeVar("A", bound=Message)

@@ -62,7 +62,7 @@ class CommandLine:
         return tuple(word.replace(SOCKET, socket).replace(NODE, node) for word in self.words)
 
     def environment(self, socket: str, node: str) -> dict[str, str]:
-        """With the variables from which many drivers read what their flags do not say."""
+        """The environment, with the variables from which many drivers read what their flags do not say."""
         return {**os.environ, "CSI_ENDPOINT": f"{UNIX}{socket}", "NODE_ID": node, "KUBE_NODE_NAME": node}
 
 

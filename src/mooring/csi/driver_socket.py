@@ -34,9 +34,9 @@ NO_MESSAGE_TEXT: Final = "the driver answered OK without a message"
 
 FIRST_BACKOFF_S: Final = 0.1
 BACKOFF_S_MAX: Final = 1.0
-"""From the start of one attempt to connect to the start of the next, at the most."""
+"""The longest time from the start of one attempt to connect to the start of the next."""
 ATTEMPT_S_MAX: Final = 1.0
-"""For one attempt to connect, until the peer has said that it speaks HTTP/2."""
+"""The limit of one attempt to connect, until the peer has said that it speaks HTTP/2."""
 
 _FIRST_NOTICE_S: Final = (
     1.5  # a driver that starts with its sidecar is there by then; who mistyped a path reads it at once
@@ -53,14 +53,14 @@ _ENDS_OF_LATE_CALLS: Final = frozenset(
         (Code.CANCELED, "Timeout expired"),
     }
 )
-"""By servers themselves: gRPC's core, Go's, any that breaks a call off (which Go's client takes for a deadline,
-too), and Rust's tonic.
+"""The errors with which servers themselves end late calls: gRPC's core, Go's, any that breaks a call off (which Go's
+client takes for a deadline, too), and Rust's tonic.
 """
 
 
 class DriverSocket:
-    """address: `/path` or `unix:///path`; ConfigError for anything else. notice_s: how often a connection that does not
-    come about is mentioned in the log; the first time sooner.
+    """The connection to a driver. address: `/path` or `unix:///path`; ConfigError for anything else. notice_s: how
+    often a connection that does not come about is mentioned in the log; the first time sooner.
     """
 
     def __init__(self, address: str, *, notice_s: float = 10.0) -> None:

@@ -12,8 +12,8 @@ CANCELED_TEXT: Final = "context canceled"
 NON_FINAL: Final = frozenset(
     {Code.CANCELED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED, Code.ABORTED}
 )
-"""After these the operation may still be going on in the backend; external-attacher 4.12 holds these same codes for
-not final.
+"""The codes after which the operation may still be going on in the backend; external-attacher 4.12 holds the same ones
+for not final.
 """
 
 

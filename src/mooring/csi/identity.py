@@ -61,7 +61,7 @@ class Identity:
 
 
 def name_in(message: bytes) -> str:
-    """Of a GetPluginInfoResponse. Raises Malformed."""
+    """The name in a GetPluginInfoResponse. Raises Malformed."""
     name = ""
     for number, value in fields_of(message):
         if number == _NAME and isinstance(value, bytes):
@@ -70,7 +70,7 @@ def name_in(message: bytes) -> str:
 
 
 def is_ready_in(message: bytes) -> bool:
-    """Of a ProbeResponse. Raises Malformed."""
+    """True for a ProbeResponse that reports ready, or does not say. Raises Malformed."""
     is_said, is_ready = False, False
     for number, value in fields_of(message):
         if number == _READY and isinstance(value, bytes):

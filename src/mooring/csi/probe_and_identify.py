@@ -26,7 +26,7 @@ from mooring.wire.grpc.codes import Code
 _log = logger(__name__)
 
 AGAIN_S: Final = 1.0
-"""From the start of one attempt to the start of the next, if the first has ended by then."""
+"""Seconds from the start of one attempt to that of the next, if the first has ended by then."""
 
 SILENT_S: Final = 2.0
 """A Probe that takes longer is told while it lasts: it may take much longer, and nothing else is seen meanwhile."""

@@ -23,7 +23,7 @@ from mooring.csi.scrub import STRIPPED, without
 M = TypeVar("M", bound=Message)
 
 TOKENS_KEY: Final = "csi.storage.k8s.io/serviceAccount.tokens"
-"""In volume_context: tokens of the pod's service account, by audience. The option does not cover it."""
+"""The key in volume_context of the tokens of the pod's service account. The option does not cover it."""
 
 _GO_ESCAPES: Final = str.maketrans({char: f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"})
 

@@ -53,7 +53,7 @@ def without(text: str, secrets: Iterable[str]) -> str:
 
 
 def _shortened(text: str, forms: Collection[str]) -> str:
-    """As much of the text as may be looked at, and no beginning of a secret at its end."""
+    """The beginning of the text that may be looked at, without the beginning of a secret at its end."""
     end = min(TEXT_LENGTH_MAX, WORK_MAX // len(forms))
     if len(text) <= end:
         return text
@@ -99,7 +99,7 @@ def _bare(text: str) -> str:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """As it is, trimmed, line by line, and encoded."""
+    """The secret as it is, trimmed, line by line, and encoded."""
     trimmed = secret.strip()
     if len(secret) >= _SECRET_LENGTH_MIN:
         yield secret
@@ -112,7 +112,7 @@ def _forms(secret: str) -> Iterator[str]:
 
 
 def _quoted(secret: str) -> Iterator[str]:
-    """As JSON, Go and Python write it between quotes, and a shell takes it."""
+    """The secret as JSON, Go and Python write it between quotes, and as a shell takes it."""
     yield json.dumps(secret, ensure_ascii=False)[1:-1]
     yield json.dumps(secret)[1:-1]
     yield repr(secret)[1:-1]
@@ -133,7 +133,7 @@ def _lower_escapes(encoded: str) -> str:
 
 
 def _in_bytes(secret: bytes) -> Iterator[str]:
-    """In hex, and in base64, wherever it stands in what was encoded."""
+    """The secret in hex, and in base64, wherever it stands in what was encoded."""
     yield secret.hex()
     yield secret.hex().upper()
     yield base64.b64encode(secret).decode()

@@ -29,7 +29,7 @@ class WireDriver(Client):
         self.socket = DriverSocket(address, notice_s=notice_s)
 
     async def connect(self, timeout_s: float = 30.0, advice: str = ADVICE) -> None:
-        """As `DriverSocket.connect`. Raises ConfigError."""
+        """Return when there is a connection. Raises ConfigError when there is none in time; advice: its last words."""
         await self.socket.connect(timeout_s, advice)
 
     async def lost(self) -> None:
@@ -44,11 +44,11 @@ class WireDriver(Client):
         return self.socket.is_connected
 
     async def close(self) -> None:
-        """As `DriverSocket.close`."""
+        """End the connection. Calls in flight end with Canceled."""
         await self.socket.close()
 
     async def close_after_calls(self) -> None:
-        """As `DriverSocket.close_after_calls`."""
+        """End the connection once no call is in flight."""
         await self.socket.close_after_calls()
 
     async def _send(self, rpc: Rpc[Q, A], request: Q, call: Call) -> A:

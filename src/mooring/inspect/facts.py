@@ -31,7 +31,7 @@ from mooring.sidecars.provisioner.names import PROVISIONED_BY
 
 
 class ListedVolume(msgspec.Struct, frozen=True):
-    """As the driver lists it. size_bytes: 0 when it does not say. words: of its context, where drivers put names."""
+    """A volume as the driver lists it. size_bytes: 0 for unknown. words: of its context, where drivers put names."""
 
     handle: str
     size_bytes: int = 0
@@ -178,7 +178,7 @@ def claims_of(claims: Iterable[PersistentVolumeClaim], classes: Iterable[Storage
 
 
 def _provisioner_by_class(claim: PersistentVolumeClaim, found: StorageClass | None, was_bound: bool) -> str:
-    """For a claim that names no provisioner. "" also while it waits for a pod: then none has begun."""
+    """The provisioner of a claim that names none. "" also while the claim waits for a pod: then none has begun."""
     if found is None or (found.volume_binding_mode == _DELAYED and not was_bound and not selected_node(claim)):
         return ""
     return found.provisioner

@@ -99,7 +99,7 @@ class Scanner(msgspec.Struct, frozen=True):
         return tuple(claims_of(claims, await _all(self.cluster, STORAGE_CLASSES)))
 
     async def _if_served(self, kind: Kind[T]) -> list[T]:
-        """None of a kind that the cluster does not have."""
+        """All objects of the kind, [] for one that the cluster does not serve."""
         try:
             return await _all(self.cluster, kind)
         except NotServed:

@@ -24,7 +24,7 @@ CONTROLLER_LOCKS: Final = {"snapshot-controller": "snapshot-controller-leader"}
 """Names of the Leases of controllers that serve all drivers."""
 
 PROTECTION_LOCKS: Final = ("kube-controller-manager", "mooring-binder", "mooring-controller")
-"""Of the programs that protect claims and volumes in use."""
+"""The Leases of the programs that protect claims and volumes in use."""
 
 SKEW_S: Final = 30.0
 """How far the clock of a cluster may be from ours before a renewal counts as missed."""
@@ -34,7 +34,7 @@ RENEWED_TWICE: Final = 2 / 3
 
 
 def lock_names(driver: str) -> tuple[str, ...]:
-    """Of all Leases that a driver's sidecars may hold."""
+    """The names of all Leases that a driver's sidecars may hold."""
     return tuple(lock.format(sanitised(driver)) for lock in (*LOCKS.values(), TOGETHER))
 
 

@@ -90,7 +90,7 @@ class OrphansReport(msgspec.Struct, frozen=True):
         return tuple(finding for finding in found if not finding.spared or (finding.by_name and named))
 
     def deletable_at_all(self) -> tuple[Finding, ...]:
-        """Also those that something keeps for now."""
+        """The findings of kinds that can be deleted, also those that something keeps for now."""
         return tuple(finding for finding in self.findings if finding.kind in _DELETABLE)
 
     def ways_out(self) -> tuple[str, ...]:
@@ -188,7 +188,7 @@ class _Classifier:
         )
 
     def _kept(self, finding: Finding, volume: ListedVolume) -> Finding:
-        """With the reason why it is not deleted, if there is one."""
+        """The finding, with the reason why it is not deleted, if there is one."""
         fitting = tuple(reference for reference in self._references.fitting(volume) if not reference.is_abandoned)
         loose = tuple(reference for reference in self._references.loose if not reference.is_abandoned)
         reason = self._use(volume) or next(map(_fits, fitting), "") or _may_be(loose)

@@ -125,8 +125,8 @@ class _Lost:
         return tuple(sorted((found for found in self._lost if found.name in missed), key=lambda found: found.name))
 
     def unplaced(self) -> tuple[Object, ...]:
-        """Without those that need not be listed, and would be by the handle that the driver gave them, as others
-        are.
+        """The lost objects, without provisioned ones that need not be listed, if the driver lists others by the handle
+        that it gave them.
         """
         return tuple(found for found in self._lost if not self._is_excused(found))
 

@@ -14,7 +14,7 @@ class Proof(msgspec.Struct, frozen=True):
 
 
 class Objection(msgspec.Struct, frozen=True):
-    """A reason against it. way_out: what to do about it."""
+    """A reason against the step. way_out: what to do about it."""
 
     text: str
     way_out: str
@@ -32,7 +32,7 @@ def objections_in(points: Iterable[Point]) -> tuple[Objection, ...]:
 
 
 def rows_of(points: Iterable[Point]) -> list[tuple[str, str]]:
-    """For people: a word, and a sentence."""
+    """The points in rows for people: a word, and a sentence."""
     rows: list[tuple[str, str]] = []
     for point in points:
         if isinstance(point, Objection):

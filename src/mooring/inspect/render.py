@@ -118,7 +118,7 @@ def _row(finding: Finding, removed: Mapping[str, str], wall_s: float) -> tuple[s
 
 
 def _age(seconds: float) -> str:
-    """As kubectl has it, in one unit."""
+    """An age as kubectl shows it, in one unit."""
     for unit, sign in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "m")):
         if seconds >= 2 * unit:
             return f"{int(seconds // unit)}{sign}"

@@ -122,7 +122,7 @@ class Scene:
         self.unseen: list[Unseen] = []
         self.not_served: set[str] = set()  # plural names
         self.group_version: Callable[[], str] = lambda: "v1"
-        """That of the kinds of group snapshots which the cluster serves."""
+        """The version of the kinds of group snapshots that the cluster serves."""
         self._hidden: set[tuple[str, Key]] = set()
         self._events: dict[str, tuple[SeenEvent, ...]] = {}
 

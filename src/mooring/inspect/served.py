@@ -31,7 +31,7 @@ class AsServed(Cluster):
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.version = GROUP_SNAPSHOT_CONTENTS.version
-        """That of the group's kinds, as far as is known by now."""
+        """The version of the kinds of group snapshots, as far as is known by now."""
         self._has_looked = False
 
     async def ask(self, request: Request) -> Any:
@@ -66,7 +66,7 @@ class AsServed(Cluster):
     def watch(
         self, kind: Kind[T], selection: Selection = EVERYTHING, *, resource_version: str, timeout_s: float = 0.0
     ) -> AsyncGenerator[WatchEvent[T], None]:
-        """Of no kind of group snapshots: nobody here watches them."""
+        """Watch any kind but those of group snapshots: nobody here watches them."""
         assert kind.group != GROUP
         return self._cluster.watch(kind, selection, resource_version=resource_version, timeout_s=timeout_s)
 

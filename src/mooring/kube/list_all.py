@@ -17,7 +17,7 @@ T = TypeVar("T")
 async def list_all(
     cluster: Cluster, kind: Kind[T], selection: Selection = EVERYTHING, *, page_limit: int = PAGE_LIMIT
 ) -> AsyncIterator[T]:
-    """Object by object, asked for page by page. Raises ApiError, after some of them perhaps."""
+    """Yield each object; they are asked for page by page. Raises ApiError, after some of them perhaps."""
     token = ""
     while True:
         page = await cluster.list(kind, selection, limit=page_limit, continue_token=token)

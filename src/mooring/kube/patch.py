@@ -53,7 +53,7 @@ def is_about_identity(error: ApiError) -> bool:
 
 
 def test(path: str, value: Any) -> Operation:
-    """The patch fails (Invalid) unless this is what is stored there."""
+    """Makes the patch fail (Invalid) unless this is what is stored there."""
     return {"op": "test", "path": path, "value": value}
 
 
@@ -63,7 +63,7 @@ def add(path: str, value: Any) -> Operation:
 
 
 def remove(path: str) -> Operation:
-    """Fails (Invalid) when nothing is there."""
+    """Removes a field, or an item of a list; fails (Invalid) when nothing is there."""
     return {"op": "remove", "path": path}
 
 

@@ -18,7 +18,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.wire_driver import WireDriver
 
 CALL_S: Final = 120.0
-"""For one call to a driver's node service, as in the kubelet."""
+"""The timeout of one call to a driver's node service, as in the kubelet."""
 COUNT_MAX: Final = 2**31 - 1
 
 
@@ -117,7 +117,7 @@ class Drivers:
         return found is None or found.known_capabilities is None or capability in found.known_capabilities
 
     def connected(self) -> Mapping[str, bool]:
-        """By name, whether the connection of each stands."""
+        """Whether the connection of each driver stands, by name."""
         return {name: driver.client.is_connected for name, driver in self._drivers.items()}
 
     def __iter__(self) -> Iterator[RegisteredDriver]:

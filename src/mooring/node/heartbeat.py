@@ -34,7 +34,7 @@ RENEW_SHARE: Final = 0.25
 JITTER: Final = 0.04
 AGAIN_S: Final = 1.0
 REPORT_S: Final = 300.0
-"""Between two reports of conditions that have not changed."""
+"""Seconds between two reports of conditions that have not changed."""
 
 
 class Posted(NamedTuple):
@@ -52,7 +52,7 @@ CONDITIONS: Final = (
     Posted("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
     Posted("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
 )
-"""They never change: no containers run here that could need anything."""
+"""The Node's conditions, which never change: no containers run here that could need anything."""
 
 
 @reason("its conditions are posted")
@@ -136,7 +136,7 @@ class Heartbeat:
     # -- the Lease
 
     async def renew_for_ever(self) -> None:
-        """Until cancelled, however long the API server is away."""
+        """Renew until cancelled, however long the API server is away."""
         logged = ""
         while True:
             try:
@@ -159,7 +159,7 @@ class Heartbeat:
             raise Unreachable(f"no answer within {self._renew_s:g} s") from None
 
     async def _renew(self) -> None:
-        """Nothing where there is no Node: the Lease goes with it."""
+        """Renew the Lease, unless there is no Node: the Lease goes with it."""
         node = self._nodes.store.get(Key("", self._name))
         if node is None:
             return

@@ -19,7 +19,7 @@ from mooring.base.errors import MooringError
 _PLUGIN_FOLDER: Final = PLUGIN.replace("/", "~")
 NAME_BYTES_MAX: Final = 255
 TARGET: Final = "mount"
-"""In the folder of a pod's volume: where the driver publishes."""
+"""The name, in the folder of a pod's volume, of the place where the driver publishes."""
 
 
 class BadName(MooringError):

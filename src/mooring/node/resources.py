@@ -19,7 +19,7 @@ from mooring.base.errors import ConfigError
 
 
 class Resources(msgspec.Struct, frozen=True):
-    """By name, as quantities. capacity: of the node. allocatable: of that, what is for pods; it has the same names."""
+    """Quantities by resource. capacity: the node's. allocatable: what of it is for pods; it has the same names."""
 
     capacity: Mapping[str, str]
     allocatable: Mapping[str, str]
@@ -28,7 +28,7 @@ class Resources(msgspec.Struct, frozen=True):
 def resources_of(
     machine: Mapping[str, str], max_pods: int, capacity: Mapping[str, str], allocatable: Mapping[str, str]
 ) -> Resources:
-    """The machine's, but for what flags say. Raises ConfigError for what is no quantity, or more than there is."""
+    """The machine's resources, but for what flags say. Raises ConfigError for no quantity, or more than there is."""
     for flag, given in (("capacity", capacity), ("allocatable", allocatable)):
         for name, text in given.items():
             _check_quantity(flag, name, text)

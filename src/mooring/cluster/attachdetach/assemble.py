@@ -112,8 +112,8 @@ def _attachments_on(
 
 
 def _on(reader: Reader[T], index: str, value: str, node: str) -> tuple[T, ...]:
-    """Some of the objects under the value, with all those on the node: a volume may be used on many nodes, and a node
-    have many volumes.
+    """The objects under the value, at least all of them on the node, by the smaller of the two indexes: a volume may be
+    used on many nodes, and a node have many volumes.
     """
     if reader.count(index, value) <= reader.count(BY_NODE, node):
         return reader.by(index, value)
@@ -123,10 +123,10 @@ def _on(reader: Reader[T], index: str, value: str, node: str) -> tuple[T, ...]:
 def _former_ones(
     view: View, identity: Identity, pods: PodsOnNode, foreign: Iterable[str]
 ) -> Iterator[VolumeAttachment]:
-    """Those under the name of another volume that are to go before one of the right name is made.
+    """The attachments under another volume's name that have to go before one of the right name is made.
 
-    Where a pod uses the volume, or may, the one of the right name is made first. One that ends already may end the
-    attach of that.
+    Where a pod uses the volume, or may, the one of the right name is made first. An attachment that is ending already
+    goes before it all the same, since its detach may end the other one's attach.
     """
     for one in filter(None, map(view.attachment, foreign)):
         node = one.spec.node_name
@@ -144,7 +144,7 @@ def _former_ones(
 
 
 def _claim_reference(ref: ObjectReference) -> ObjectReference:
-    """For events."""
+    """The claim as the object of an event."""
     return ObjectReference("v1", PERSISTENT_VOLUME_CLAIMS.name, ref.namespace, ref.name, ref.uid)
 
 
@@ -164,7 +164,7 @@ def _doubts(view: View, attachment: VolumeAttachment) -> Iterator[ObjectReferenc
     """The pods on its node that may still use a volume whose PersistentVolume is gone."""
     pv_name = attachment.spec.source.persistent_volume_name
     if attachment.spec.source.inline_volume_spec is not None:
-        return  # of that no claim tells: a pod that uses it defines it
+        return  # no claim leads to an inline volume: the pod that uses it defines it
     for pod in view.pods.by(BY_NODE, attachment.spec.node_name):
         if pod_wants_volumes(pod) and any(_may_lead_to(view, claim, pv_name) for claim in claims_of(pod)):
             yield reference_to(pod, "Pod")
@@ -176,7 +176,7 @@ def _may_lead_to(view: View, claim_key: Key, pv_name: str | None) -> bool:
 
 
 def _spec_of(pv: PersistentVolume) -> PersistentVolumeSpec:
-    """With the access modes of CSI: those of a persistent disk of before are not what they say."""
+    """The spec with the access modes of CSI: those of an in-tree GCE persistent disk are not what they say."""
     return translated(pv) if is_migratable(pv.spec) else pv.spec
 
 
@@ -200,7 +200,7 @@ def _pods_on(view: View, identity: Identity, pvs: tuple[PersistentVolume, ...], 
 
 
 def node_attached_pods(view: View, name: str, node: str) -> PodsOnNode:
-    """name: of an iSCSI or Fibre Channel volume, in a Node's status."""
+    """The pods on the node that have to do with an iSCSI or Fibre Channel volume. name: as in a Node's status."""
     inline = (
         (pod, PersistentVolume(ObjectMeta(name=one.name)))
         for pod in _on(view.pods, BY_UNIQUE, name, node)
@@ -213,7 +213,7 @@ def node_attached_pods(view: View, name: str, node: str) -> PodsOnNode:
 def _pods_of(
     view: View, pvs: tuple[PersistentVolume, ...], inline: Iterable[tuple[Pod, PersistentVolume]], node: str
 ) -> PodsOnNode:
-    """inline: pods that define the volume themselves, and what stands for it."""
+    """inline: pods that define the volume themselves, each with the PersistentVolume that stands for it."""
     found = PodsOnNode()
     if not node:
         return found
@@ -229,7 +229,9 @@ def _pods_of(
 
 
 def _sort(view: View, found: PodsOnNode, pod: Pod, pv: PersistentVolume, claim: Key | None) -> None:
-    """claim: None for a volume that the pod itself defines."""
+    """Add the pod to those that want the volume, may want it, or have finished. claim: None for a volume that the pod
+    itself defines.
+    """
     if not pod_wants_volumes(pod):
         if is_finished(pod):
             found.finished.append(reference_to(pod, "Pod"))

@@ -55,7 +55,7 @@ HANGS_S: Final = 1.0
 """A write may hang, as in a webhook that does not answer: after this time it holds up no other volume."""
 
 BACK_OFF: Final = BackOff(0.5, 122.0, 0.02)
-"""For one volume on one node, as upstream's operations."""
+"""The back-off of one volume on one node, as upstream's operations have it."""
 
 log = logger(__name__)
 

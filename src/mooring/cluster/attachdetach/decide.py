@@ -68,7 +68,7 @@ SUCCEEDED: Final = "SuccessfulAttachVolume"
 DELETING: Final = "volume attachment is being deleted"
 
 LEAST_S: Final = 0.001
-"""Between two looks, so that a wait that is over but for a rounding error brings no second look at the same instant."""
+"""The least time between two looks: a wait that is over but for a rounding error brings no second one at once."""
 
 
 def decide(volume: Volume, rules: Rules, now: Instant) -> Decision[Action]:
@@ -117,8 +117,8 @@ def _attach(volume: Volume, rules: Rules, now: Instant) -> Decision[Action]:
         ahead = place_ahead(volume) if place.wishes else None
         if ahead is not None:
             return blocked(volume, ahead, rules, now)
-        # Each process takes a volume off the report before its DELETE: what is listed needs a fence only if this one
-        # has sent one since.
+        # Each process takes a volume off the report before its DELETE: a listed volume needs a fence only if this
+        # process has sent a DELETE since.
         if place.delete_may_be_under_way and (place.deletion is not None or not place.reported):
             return Decision(why.Fencing(node), (Fence(attachment, place.wishes),), again=True)
         if place.record.waiting_since is None:
@@ -146,7 +146,7 @@ def _create(volume: Volume, rules: Rules, now: Instant) -> Decision[Action]:
 
 
 def _wait_for_attacher(volume: Volume, rules: Rules, now: Instant) -> Decision[Action]:
-    """A pod is told after each two minutes in vain; what it waited for another node before does not count."""
+    """Tell the pods after each timeout in vain; the time for which they waited for another node does not count."""
     place, timeout_s = volume.place, rules.options.attach_timeout_s
     record, because = place.record, why.Attaching(place.node.name, volume.driver)
     since = now if record.waiting_since is None else max(record.waiting_since, record.seen_since)
@@ -194,8 +194,8 @@ def _release(volume: Volume, rules: Rules, now: Instant) -> Decision[Action]:
     # The kubelet hears first: it mounts nothing that is not reported.
     if place.reported or place.node_record.unsure or place.node_record.writing:
         return Decision(why.Unreporting(node), waits_for=frozenset({report_written(node)}))
-    # It says that it has a volume in use before it looks for it in the report. So one look at the Node is enough, later
-    # than whatever took the volume off the report.
+    # A kubelet says that it has a volume in use before it looks for it in the report. So one read of the Node is
+    # enough, after the write that took the volume off the report.
     if not hold.forced and not place.node_record.is_read:
         return Decision(why.Checking(node), (CheckNode(),), again=True)
     because = why.Forced(node, hold.forced) if hold.forced else why.Released(node)

@@ -38,7 +38,7 @@ class Delete(Destroys, msgspec.Struct, frozen=True):
 
     @property
     def destroys(self) -> bool:
-        """By force it is taken from a node that may write to it."""
+        """True for a forced detach: the node may still write to the volume."""
         return bool(self.forced)
 
 
@@ -62,7 +62,7 @@ class LookUpAttachment(msgspec.Struct, frozen=True):
 
 
 class CheckNode(msgspec.Struct, frozen=True):
-    """Whether the node has the volume mounted is asked anew before an attachment is deleted."""
+    """Read the Node anew before an attachment is deleted: it may have the volume mounted by now."""
 
 
 class LookUpClass(msgspec.Struct, frozen=True):
@@ -95,7 +95,7 @@ class NoteBlock(msgspec.Struct, frozen=True):
 
 
 class MarkReport(msgspec.Struct, frozen=True):
-    """The Node's status tells something else of the volume than it should."""
+    """The Node's status should list the volume as attached and does not, or lists it and should not."""
 
 
 Action: TypeAlias = (
@@ -114,10 +114,10 @@ Action: TypeAlias = (
 
 
 def report_written(node: str) -> Topic:
-    """Told when a write of the node's report has ended, one way or another."""
+    """The topic that a write of the node's report has ended, one way or another."""
     return f"report/{node}"
 
 
 def let_go(unique: str) -> Topic:
-    """Told when something happens to a volume where it is attached, or may be: other nodes may wait for that."""
+    """The topic that something has happened to a volume where it is, or may be, attached: other nodes may wait."""
     return f"held/{unique}"

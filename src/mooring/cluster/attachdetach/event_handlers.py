@@ -72,7 +72,9 @@ class EventHandlers:
         self._pods.add_later(self._pods.newest_due(view.pods, key_of, self._pod_rests))
 
     def _report_rests(self, node: str) -> Because | None:
-        """One that lists just what is attached: where that is to change, the volume's first look marks it."""
+        """The reason of a report that lists just what is attached, and needs no first look: where that is to change,
+        the volume's first look marks it.
+        """
         if not self._view.lists_what_is_attached(node):
             return None
         self._view.memory.keep_node(node).is_right()
@@ -117,7 +119,7 @@ class EventHandlers:
                 self._look_at_node_attached(pod)
 
     def volume_changed(self, change: Change[PersistentVolume]) -> None:
-        """Its attachments too: they may have been without a volume until now, or are so from now on."""
+        """Wake the volume and its attachments, which may have been without one until now, or are so from now on."""
         if not changed(change.old, change.new):
             return
         pvs = tuple(filter(None, (change.old, change.new)))
@@ -138,7 +140,7 @@ class EventHandlers:
                     self._look_at(pod.spec.node_name, (name,))
 
     def _may_be_lost(self, pv: PersistentVolume) -> None:
-        """Nobody can look up its class any more, unless another PersistentVolume means the same volume."""
+        """Remember the volume's class, unless another PersistentVolume means the same volume and tells it."""
         found, view = identity_of(pv), self._view
         if found is None or view.volumes.by(BY_UNIQUE, found.unique):
             return
@@ -146,7 +148,7 @@ class EventHandlers:
             view.memory.lost_volume(found.unique, pv.spec.storage_class_name)
 
     def driver_changed(self, change: Change[CSIDriver]) -> None:
-        """As many volumes as the driver has: they have time."""
+        """Wake all volumes of the driver. There may be many, and they have time."""
         if not changed(change.old, change.new):
             return
         uniques = self._view.volumes_of_driver(change.object.metadata.name)
@@ -218,8 +220,8 @@ class EventHandlers:
         return any(unsaid_s(node, one, record, moment) > 0 for one in attachments)
 
     def _others_changed(self, node: str, differing: Iterable[tuple[str, str]]) -> None:
-        """The node lists, or has in use, other volumes of other plugins than CSI: it may wait for that, and other nodes
-        for one that only one of them may have. What it lists and nobody ever names is not touched.
+        """The node lists, or has in use, other volumes of plugins other than CSI. Its pods may wait for that, and for a
+        single-node volume those on other nodes. A listed volume that nobody ever names is not touched.
         """
         here = self._view.pods.by(BY_NODE, node)
         self._wake_pods(here)
@@ -238,13 +240,13 @@ class EventHandlers:
             self._look_at(pod.spec.node_name, names)
 
     def _look_at(self, node: str, uniques: Iterable[str]) -> None:
-        """These volumes' entries of its report are made anew."""
+        """Make these volumes' entries of the node's report anew."""
         if node:
             self._view.memory.keep_node(node).mark(uniques)
             self._reports.add(node)
 
     def _look_at_all(self, node: str) -> None:
-        """Every entry of its report is made anew: the Node may have become another one."""
+        """Make every entry of the node's report anew: the Node may have become another one."""
         self._view.memory.keep_node(node).mark_all()
         self._reports.add(node)
 
@@ -268,7 +270,7 @@ class EventHandlers:
 
 
 def _keys_of_each(objects: Reader[T], keys: Callable[[T], Iterable[OnNode]]) -> Iterator[OnNode | None]:
-    """A source: as `newest_keys`, of objects with several keys."""
+    """A source of keys like `newest_keys`, for objects with several keys."""
     for obj in newest_in_steps(objects):
         yield from (None,) if obj is None else keys(obj)
 
@@ -278,14 +280,14 @@ def _are_one(old: Node | None, new: Node | None) -> bool:
 
 
 def _marks(node: Node) -> tuple[object, ...]:
-    """silent_since: another silence has begun, also where nothing between the two was seen; the Node may be gone at the
-    next look.
+    """What wakes all volumes of a Node when it changes. silent_since: another silence has begun, also where nothing
+    between the two was seen; the Node may be gone at the next look.
     """
     return node.metadata.uid, is_managed(node), is_ready(node), is_out_of_service(node), silent_since(node)
 
 
 def _volumes_of(node: Node | None) -> set[tuple[str, str]]:
-    """What it has of which volume: it is attached, by its report, or in use."""
+    """The Node's volumes, each as attached, by its report, or as in use."""
     status = NodeStatus() if node is None else node.status
     listed = (("attached", one.name) for one in status.volumes_attached or ())
     return {*listed, *((IN_USE, name) for name in status.volumes_in_use or ())}

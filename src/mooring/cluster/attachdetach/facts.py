@@ -11,7 +11,7 @@ from mooring.cluster.attachdetach.memory import Deletion, NodeRecord, Record
 
 
 class Wish(msgspec.Struct, frozen=True):
-    """A pod, and the volume as its claim names it. workload: as in "Deployment web", "" for a pod of nobody.
+    """A pod, and the volume as its claim names it. workload: as in "Deployment web", "" for a pod without an owner.
 
     inline: the volume's spec where the pod itself defines it, and no claim does; pv_name is then the name of no object.
     """
@@ -52,8 +52,8 @@ class Place(msgspec.Struct, frozen=True):
     unsaid_s: float = 0.0
     #: The Node's status lists it as attached.
     reported: bool = False
-    #: The one of the name that this controller gives; or is_former: that it gave when the PersistentVolume named
-    #: another volume, which nothing is reported of.
+    #: The attachment under the name that this controller gives; is_former: under the one that it gave when the
+    #: PersistentVolume named another volume. A former one adds nothing to the report.
     attachment: VolumeAttachment | None = None
     is_former: bool = False
     #: The attachment is about this volume and node.

@@ -34,7 +34,7 @@ from mooring.control.slim import Mask, Part, items, only, slim
 
 MANAGED: Final = "volumes.kubernetes.io/controller-managed-attach-detach"
 FORCE_AFTER: Final = "mooring.dev/force-detach-after"
-"""On a StorageClass or a CSIDriver: a duration, or `never`."""
+"""The annotation of a StorageClass or a CSIDriver: a duration, or `never`."""
 
 BOUND: Final = "Bound"
 _SHARED: Final = frozenset({"ReadWriteMany", "ReadOnlyMany"})
@@ -48,7 +48,7 @@ class Identity(msgspec.Struct, frozen=True):
 
     @property
     def unique(self) -> str:
-        """Its name in a Node's status, as one text for all that have it: a queue, an index, the memory and the Node."""
+        """The volume's name in a Node's status, one text for a queue, an index, the memory and the Node to share."""
         return texts.shared(unique_name(self.driver, self.handle))
 
     def attachment_to(self, node: str) -> str:
@@ -66,13 +66,13 @@ class OnNode(NamedTuple):
 
 
 def identity_of(pv: PersistentVolume) -> Identity | None:
-    """None for a volume that no CSI driver attaches."""
+    """The volume's identity, None for a volume that no CSI driver attaches."""
     source = source_as_csi(pv)
     return Identity(source.driver, source.volume_handle) if source is not None else None
 
 
 def uniques_of(pvs: Iterable[PersistentVolume]) -> Iterator[str]:
-    """The names, in a Node's status, of those that a CSI driver attaches."""
+    """The names, in a Node's status, of the volumes that a CSI driver attaches."""
     return (found.unique for found in map(identity_of, pvs) if found is not None)
 
 
@@ -95,7 +95,7 @@ def is_single_node(spec: PersistentVolumeSpec) -> bool:
 
 
 def pod_wants_volumes(pod: Pod) -> bool:
-    """False once it has ended, or is being deleted and none of its containers runs."""
+    """False once the pod has ended, or is being deleted and none of its containers runs."""
     if pod.status.phase in ("Succeeded", "Failed"):
         return False
     return not is_deleting(pod) or any(map(_may_run, _containers(pod)))
@@ -196,7 +196,7 @@ NODE: Final = slim(
 
 @functools.cache
 def _pod_mask(*, is_in_tree: bool, tells_owner: bool) -> Mask:
-    """is_in_tree: it has volumes of in-tree plugins. tells_owner: its own name does not tell that of its owner."""
+    """is_in_tree: the pod has volumes of in-tree plugins. tells_owner: its own name does not tell its owner's name."""
     sources, owner = _SOURCES if is_in_tree else (), ("name",) if tells_owner else ()
     return slim(
         metadata=slim(

@@ -100,7 +100,7 @@ class NodeRecord(msgspec.Struct):
     #: meanwhile must not bring it at once.
     failures: int = 0
     not_before: Instant = -math.inf
-    #: What changes before is reported in one write.
+    #: Until then changes are gathered for one write.
     gathers_until: Instant = -math.inf
     #: A write of the report is under way.
     writing: bool = False
@@ -117,7 +117,8 @@ class NodeRecord(msgspec.Struct):
     has_said: bool = False
     #: What it listed in use when it was deleted; None where this process saw no deletion.
     last_in_use: frozenset[str] | None = None
-    #: Since when it was not ready then; "" for one that was ready, None as above.
+    #: Since when it was not ready when it was deleted; "" for one that was ready, None where this process saw no
+    #: deletion.
     last_silence: str | None = None
     #: The node-attached volumes that it lists and has in use though no pod wants them, and since when this process sees
     #: that: no object says when the last pod went.
@@ -154,7 +155,7 @@ class NodeRecord(msgspec.Struct):
             self.are_all_stale = False
 
     def take_stale(self) -> Collection[str] | None:
-        """Those whose entries are looked at now; None for all."""
+        """Take the volumes whose entries are looked at now; None for all."""
         stale, self.stale, were_all_stale, self.are_all_stale = self.stale, set(), self.are_all_stale, False
         return stale if were_all_stale is False else None
 
@@ -193,7 +194,7 @@ class Memory:
     """Records by volume and node. class_waits: of StorageClasses, their annotation in seconds (None without), and when
     it was read.
 
-    deletions: by the uid of the attachment, which may lose its volume meanwhile, or get one, until it is gone.
+    deletions: DELETEs by the uid of the attachment, which may lose its volume meanwhile, or get one, until it is gone.
     """
 
     def __init__(self) -> None:
@@ -203,9 +204,10 @@ class Memory:
         self._last_classes: dict[str, str] = {}  # by volume
         self.deletions: dict[str, Deletion] = {}
         self.class_waits: dict[str, tuple[float | None, Instant]] = {}
-        #: By the name of a node-attached volume, the nodes whose report gets it with a write that has no answer yet.
+        #: The nodes whose report gets a node-attached volume with a write that has no answer yet, by the volume's name.
         self.listing: dict[str, set[str]] = {}
-        #: By the same, the nodes that were deleted while they listed it and had it in use: their machines may run on.
+        #: The nodes that were deleted while they listed such a volume and had it in use, by its name: their machines
+        #: may run on.
         self.left: dict[str, set[str]] = {}
 
     def keep(self, unique: str, record: Record) -> None:
@@ -235,8 +237,8 @@ class Memory:
         return {found.node: found} if isinstance(found, Record) else found
 
     def class_of(self, unique: str) -> str:
-        """The StorageClass of a volume whose PersistentVolume is gone, of the last one: what it says of forced detaches
-        still counts.
+        """The StorageClass of the last PersistentVolume of a volume that has none any more: what it says of forced
+        detaches still counts.
         """
         return self._last_classes.get(unique, "")
 
@@ -257,11 +259,11 @@ class Memory:
             self._last_classes.pop(unique, None)
 
     def node(self, name: str) -> NodeRecord:
-        """To be read: where there is none it is an empty one, which is not kept."""
+        """The node's record, to be read; where there is none an empty one, which is not kept."""
         return self._nodes.get(name) or NodeRecord()
 
     def keep_node(self, name: str) -> NodeRecord:
-        """To be changed. Kept while the Node is there, or an attachment to it."""
+        """The node's record, to be changed. It is kept while the Node exists, or an attachment to it."""
         return self._nodes.setdefault(name, NodeRecord())
 
     def forget_node(self, name: str) -> None:

@@ -74,8 +74,8 @@ def _text(volume: Volume, wish: Wish, holder: Place, rules: Rules, explains: boo
 
 
 def used_by(volume: Volume, wish: Wish, holder: Place) -> str:
-    """Upstream's words, about the pods of the nodes that have it, or get it now. Names of pods in other namespaces are
-    not told.
+    """Upstream's words about the pods on the nodes that have the volume, or get it now. Names of pods in other
+    namespaces are not told.
     """
     others = [
         other
@@ -162,7 +162,7 @@ def _detaching(holder: Place) -> Holder:
 
 
 def others_finalizers(attachment: VolumeAttachment) -> tuple[str, ...]:
-    """Those that alone hold a deleted attachment: its attacher's is not among them. () while that is there."""
+    """The finalizers that hold a deleted attachment without its attacher's; () while that is there."""
     held = finalizers_of(attachment)
     return () if attacher_finalizer(attachment.spec.attacher) in held else tuple(sorted(held))
 

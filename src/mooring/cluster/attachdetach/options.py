@@ -12,7 +12,7 @@ from mooring.base.flags import flag
 FORCE_AFTER_S: Final = 360.0
 ATTACH_TIMEOUT_S: Final = 120.0
 NEVER: Final = math.inf
-"""As a time until a detach is forced."""
+"""The time until a detach that is never forced."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

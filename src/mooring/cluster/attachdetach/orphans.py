@@ -11,15 +11,15 @@ from mooring.cluster.attachdetach.identity import Identity
 
 
 class Orphans:
-    """Their names alone say which volume they are about, by the hash of driver, handle and node; what was found once is
-    remembered.
+    """The attachments whose PersistentVolume is gone. Their names alone say which volume they are about, by the hash of
+    driver, handle and node; a volume that was found once is remembered.
 
-    Those whose volume is not known stand by node: so to look whether some are about a volume takes one hash for each
-    such node.
+    Attachments whose volume is not known are kept by node: to look whether some are about a volume takes one hash for
+    each such node.
     """
 
     def __init__(self) -> None:
-        #: By node and name, in the order in which they came: the volume, "" where it is not known.
+        #: The attachments' volumes, "" where not known, by node and attachment, in the order in which these came.
         self._on: dict[str, dict[str, str]] = {}
         self._unknown: dict[str, set[str]] = {}  # names by node
         self._nodes: dict[str, set[str]] = {}  # by volume
@@ -48,11 +48,11 @@ class Orphans:
         yield from sorted(self._nodes.get(identity.unique, ()))
 
     def on(self, node: str) -> tuple[str, ...]:
-        """The names of all that are attached to the node, whether or not it is known what they are about."""
+        """The names of all orphans on the node, whether or not it is known which volumes they are about."""
         return tuple(self._on.get(node, ()))
 
     def volume_of(self, attachment: VolumeAttachment) -> str:
-        """Its volume, "" where that is not known."""
+        """The attachment's volume, "" where that is not known."""
         return self._on.get(attachment.spec.node_name, {}).get(attachment.metadata.name, "")
 
 

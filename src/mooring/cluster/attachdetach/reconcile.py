@@ -59,10 +59,10 @@ class Reconciler:
         self.rules = Rules(options, view.memory.class_waits)
 
     def deciding(self) -> Deciding[OnNode, d.Action]:
-        volumes: dict[OnNode, Volume] = {}  # that are worked on
+        volumes: dict[OnNode, Volume] = {}  # the volumes that are worked on
 
         def decide_on(key: OnNode) -> Decision[d.Action]:
-            """What is so, and what follows from it."""
+            """Put the volume on the node together, and decide about it."""
             moment = moment_of(self._clock)
             volume = volumes[key] = volume_of(self._view, *key, moment)
             observe(self._view, volume, moment.now)
@@ -143,7 +143,7 @@ class Reconciler:
     # -- attachments
 
     async def _create(self, volume: Volume, action: d.Create) -> None:
-        """One that is there already is waited for as if it had been made here."""
+        """POST the attachment. One that exists already is waited for as if it had been made here."""
         record, first = volume.place.record, action.wishes[0]
         name = self._name_of(volume)
         body = attachment_body(name, volume.driver, volume.place.node.name, source_body(first.pv_name, first.inline))
@@ -175,8 +175,8 @@ class Reconciler:
     async def _fence(
         self, record: Record, attachment: VolumeAttachment, write: Awaitable[object], wishes: Iterable[Wish] = ()
     ) -> None:
-        """write: any strict one to this version of the attachment. A DELETE that was carried out before is a Stale, and
-        the cache shows it.
+        """write: any strict write to this version of the attachment. Where a DELETE was carried out before, it raises
+        Stale, and the cache shows the deletion.
         """
         try:
             await write
@@ -213,8 +213,8 @@ class Reconciler:
     # -- classes
 
     async def _look_up_class(self, volume: Volume, name: str) -> None:
-        """Only one that is not there says nothing. One that can't be read keeps what it said; before it was read
-        nothing is forced.
+        """Read the StorageClass. Only one that does not exist says nothing; of one that can't be read the last answer
+        counts, and before the first nothing is forced.
         """
         waits = self._memory.class_waits
         try:
@@ -264,7 +264,7 @@ class Reconciler:
             self._metrics.ended(volume.driver, "volume_detach", since_s, failed=True)
 
     def _untell(self, volume: Volume, *subjects: str) -> None:
-        """Whatever of these comes up again is told again; () for all."""
+        """Forget what was told about these subjects, so that it is told again when it comes up; () for all."""
         for wish in volume.place.wishes:
             for subject in subjects or ("error", "timeout", "deleting", "mismatch", "multi-attach", "blocked"):
                 self._once.forget(wish.ref.uid, _about(volume, subject))

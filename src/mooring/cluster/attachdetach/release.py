@@ -34,7 +34,7 @@ class Rules(msgspec.Struct, frozen=True):
         return bool(volume.class_names) and not self.options.disable_force_detach
 
     def unread_class(self, volume: Volume) -> str:
-        """One that was never read, "" where all were, or make no difference."""
+        """A StorageClass of the volume that was never read, "" where all were, or make no difference."""
         return (
             next((name for name in volume.class_names if name not in self.class_waits), "")
             if self.needs_class(volume)
@@ -42,15 +42,15 @@ class Rules(msgspec.Struct, frozen=True):
         )
 
     def class_to_read(self, volume: Volume, now: Instant) -> str:
-        """One that was not read lately, "" where all were, or make no difference."""
+        """A StorageClass of the volume that was not read lately, "" where all were, or make no difference."""
         unread = self.unread_class(volume)
         if unread or not self.needs_class(volume):
             return unread
         return next((name for name in volume.class_names if now - self.class_waits[name][1] > CLASS_AGAIN_S), "")
 
     def wait_s(self, volume: Volume) -> float:
-        """The StorageClass's word counts first, of several the longest, then the CSIDriver's, then the flag's. NEVER
-        for one that is not forced by time.
+        """Seconds until a detach is forced: the StorageClasses' longest time counts first, then the CSIDriver's, then
+        the flag's. NEVER for a detach that no time forces.
         """
         if self.options.disable_force_detach:
             return NEVER
@@ -76,7 +76,7 @@ class Hold(msgspec.Struct, frozen=True):
 
 
 def hold_of(volume: Volume, place: Place, rules: Rules) -> Hold:
-    """For a volume that no pod wants on the node.
+    """Why the node keeps a volume that no pod wants there.
 
     Differs from upstream: the time counts from when the volume was unwanted and the node not ready, whichever came
     last. A volume that is not mounted is never detached by force, however long it was unwanted.
@@ -118,9 +118,9 @@ def place_ahead(volume: Volume) -> Place | None:
     such place.
 
     Two attachments are there where another controller made one of them, a request of a process that died was carried
-    out late, or one was restored from a backup. A node may have in use what it only waits to mount, until it is told
-    that it may: so of nodes that have the volume in use those are ahead that were told so; and where none was, the one
-    of the older attachment.
+    out late, or one was restored from a backup. A kubelet says that a volume is in use before it mounts it, and waits
+    for the report: so of the nodes that have it in use those are ahead whose report lists it; where none does, the one
+    with the older attachment.
     """
     place = volume.place
     if not volume.single_node or place.reported:
@@ -140,6 +140,6 @@ def _is_attached(place: Place) -> bool:
 
 
 def _seniority(place: Place) -> tuple[bool, bool, str, str]:
-    """Where it is mounted, or may be by what is reported; else where it was asked for first."""
+    """The place's rank: first those where the volume is mounted, then the reported ones, then the oldest attachment."""
     created = place.attachment.metadata.creation_timestamp if place.attachment is not None else None
     return not place.mounted, not place.reported, created or "", place.node.name

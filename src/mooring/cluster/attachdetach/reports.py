@@ -39,8 +39,8 @@ single one at once.
 """
 
 GATHER_SHARE: Final = 2
-"""Nor does a write begin before this many times as long as the last one took: the slower the server, the more each
-write tells.
+"""The shortest time from the beginning of one write to the next, in multiples of the first one's duration: the slower
+the server, the more each write tells.
 """
 
 BACK_OFF: Final = BackOff(0.1, 30.0, 0.02)
@@ -85,7 +85,7 @@ class Reports:
         held = {entry.name: entry.holders for entry in entries if entry.holders}
         record.mark((*waiting, *held))  # they are looked at again, whether or not something is written now
         if is_current(node, report) and not record.unsure:
-            # Not before: what a pod there wants still is listed again first, and other nodes go by that.
+            # Not before: what a pod there still wants is listed again first, and other nodes wait for that.
             if take_off(self._view.memory.left, name):
                 self._written(name)
             return Result(
@@ -106,14 +106,16 @@ class Reports:
         return Result(because, done="wrote the attached volumes", again=True)
 
     def _volumes_of(self, node: str, stale: Collection[str] | None) -> list[Volume]:
-        """The stale ones; for None those that are attached to the node."""
+        """The stale volumes; for None all that are attached to the node."""
         if stale is None:
             stale = {key for _, key in self._view.keys_on(node) if key is not None}
         moment = moment_of(self._clock)
         return [volume_of(self._view, one, node, moment) for one in sorted(stale) if not is_node_attached(one)]
 
     def _entries_of(self, node: str, names: Iterable[str]) -> list[Entry]:
-        """names: of node-attached volumes. From the first look on that finds one unwanted its time counts."""
+        """The entries of these node-attached volumes. The time of an unwanted one counts from the first look that finds
+        it so.
+        """
         moment, unwanted = moment_of(self._clock), self._view.memory.node(node).unwanted
         entries = [entry_of(self._view, name, node, self._rules.options, moment) for name in sorted(names)]
         for entry in entries:

@@ -1,7 +1,7 @@
 """What a node leaves unsaid: whether it has a volume mounted after its Node was made anew, and how long a volume waits
-on a node that is not ready. Pure: both begin at times that stand in objects, so a restart begins neither anew. What it
-loses of a Node that was made anew or is gone, as that it had listed something in use, makes a wait longer, or takes any
-mark for true (`memory.py`).
+on a node that is not ready. Pure: both begin at times that stand in objects, so a restart begins neither anew. What a
+restart loses of a Node that was made anew or is gone, such as that it had listed something in use, makes a wait longer,
+or lets any mark hold (`memory.py`).
 
 The wait is counted from an annotation of the attachment, which the controller writes when it first finds the volume
 unwanted on such a node. It holds for one silence, which the lastTransitionTime of the Node's Ready condition
@@ -32,10 +32,10 @@ kubelet registers before it has looked what is mounted, and says so with its fir
 """
 
 AHEAD_S: Final = 1.0
-"""How far a mark may be ahead of this process's clock: those of two replicas are never quite the same."""
+"""How far a mark may be ahead of this process's clock: the clocks of two replicas are never quite the same."""
 
 WAITS_SINCE: Final = "mooring.dev/force-detach-since"
-"""On an attachment: when the wait began, and the silence in which it did."""
+"""The annotation of an attachment: when the wait began, and the silence in which it did."""
 
 
 class Moment(NamedTuple):

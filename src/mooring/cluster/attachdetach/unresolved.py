@@ -23,13 +23,11 @@ from mooring.control.events import SLACK_S, EventOnce
 from mooring.control.result import Result
 
 TELL_AFTER_S: Final = 10.0
-"""Objects of one moment come in any order: what leads nowhere for so long is told."""
+"""How long a claim leads nowhere before its pod is told: objects made at one moment arrive in any order."""
 
 
 def obstacles_of(view: View, pod: Pod) -> Iterator[tuple[str, str]]:
-    """The volumes that it waits for in vain, by name, each with the reason, of a pod that wants its volumes on a node.
-    Pure.
-    """
+    """The volumes that the pod waits for in vain on its node, by name, each with the reason. Pure."""
     if not pod.spec.node_name or not view.is_managed(pod.spec.node_name) or not pod_wants_volumes(pod):
         return
     for volume in pod.spec.volumes or ():
@@ -67,8 +65,8 @@ def _obstacle_of_claim(view: View, pod: Pod, claim: PersistentVolumeClaim) -> st
 
 
 def _obstacle_of_source(view: View, pod: Pod, source: PersistentVolumeSpec | Volume, name: str) -> str:
-    """Of a volume that is there. Where a FlexVolume's driver wants an attach call, its kubelet has it in use, and waits
-    for the report.
+    """Why a volume that exists can't be attached, "" for no obstacle. Where a FlexVolume's driver wants an attach call,
+    the kubelet has the volume in use, and waits for the report.
     """
     flex, node = source.flex_volume, view.node(pod.spec.node_name)
     listed = {one.name for one in (node.status.volumes_attached if node else None) or ()}

@@ -37,7 +37,7 @@ BY_NODE: Final = "attachdetach/node"  # pods and attachments
 # Volumes by their name in a Node's status; pods and attachments by those of the volumes that they define themselves;
 # nodes by those of the node-attached volumes that they have.
 BY_UNIQUE: Final = "attachdetach/unique"
-BY_SINGLE: Final = "attachdetach/single"  # the same, of the volumes that pods define themselves for a single node
+BY_SINGLE: Final = "attachdetach/single"  # pods and attachments by the single-node volumes that pods define themselves
 BY_DRIVER: Final = "attachdetach/driver"  # pods by the drivers of the volumes that they define themselves
 BY_VOLUME: Final = "attachdetach/volume"  # attachments and claims by the PersistentVolume they name
 
@@ -106,14 +106,14 @@ class View(msgspec.Struct, frozen=True):
         return unique or (f"{ORPHAN}{name}" if is_hashed(attachment) else None)
 
     def _volume_of(self, attachment: VolumeAttachment) -> Identity | None:
-        """As it says itself, or by the PersistentVolume that it names; None where that is gone, or attached by no CSI
-        driver.
+        """The volume that the attachment describes itself, or that its PersistentVolume means; None where that is gone,
+        or no CSI driver attaches it.
         """
         pv = self.volumes.get(Key("", attachment.spec.source.persistent_volume_name or ""))
         return inline_identity_of(attachment) if pv is None else identity_of(pv)
 
-    # An attachment whose PersistentVolume is gone may be about one of these; each by the name that its attachment to
-    # the node has.
+    # The volumes that an attachment whose PersistentVolume is gone may be about, by the name of a volume's attachment
+    # to the node.
 
     def _named_by_node(self, name: str) -> Mapping[str, str]:
         """The volumes that the node has, or had, in use or listed as attached. Worked out once for each Node as it
@@ -126,25 +126,27 @@ class View(msgspec.Struct, frozen=True):
         return record.named[1]
 
     def _named_by_pods(self, name: str) -> Mapping[str, str]:
-        """The volumes that its pods define themselves, and those that their claims are reserved for."""
+        """The volumes of the claims of the node's pods, and those that the pods define themselves."""
         found = (identity_of(pv) for pod in self.pods.by(BY_NODE, name) for pv in self.objects_of_pod(pod))
         return _by_name(name, (None if one is None else (one.driver, one.handle) for one in found))
 
     def is_name_unused(self, attachment: VolumeAttachment) -> bool:
-        """True where the node neither has in use nor lists the volume that the name is of."""
+        """True where the node neither has in use nor lists the volume that gives the attachment its name."""
         name, node = attachment.metadata.name, self.node(attachment.spec.node_name)
         if node is None:
             return not self.had_volume_of_name(attachment)
         return name not in _by_name(node.metadata.name, map(split_unique_name, _listed_by(node)))
 
     def had_volume_of_name(self, attachment: VolumeAttachment) -> bool:
-        """True where the node, or one before it, has had in use or listed as attached the volume that the name is
-        of.
+        """True where the node, or one before it, has had in use or listed as attached the volume that gives the
+        attachment its name.
         """
         return attachment.metadata.name in self._named_by_node(attachment.spec.node_name)
 
     def sort(self, attachment: VolumeAttachment) -> None:
-        """To be called when the attachment, or the PersistentVolume that it names, comes or goes."""
+        """Note whether the attachment is an orphan: called when it, or the PersistentVolume that it names, comes or
+        goes.
+        """
         node, found = attachment.spec.node_name, self.attachment(attachment.metadata.name)
         is_there = found is not None and found.metadata.uid == attachment.metadata.uid
         self.orphans.sort(attachment, is_orphan=is_there and self._volume_of(attachment) is None)
@@ -154,8 +156,8 @@ class View(msgspec.Struct, frozen=True):
     # -- what of a change concerns which volume
 
     def volumes_of_attachment(self, attachment: VolumeAttachment) -> Iterator[str]:
-        """The one that it is about; and where its name is that of another one's attachment, which it is in the way of,
-        that one.
+        """The volume that the attachment is about; and another volume whose attachment has its name, since it is in the
+        way of that.
         """
         key, name, node = self.key_of(attachment), attachment.metadata.name, attachment.spec.node_name
         if key is not None:
@@ -165,13 +167,13 @@ class View(msgspec.Struct, frozen=True):
             yield from filter(None, (self._named_by_node(node).get(name) or self._named_by_pods(node).get(name),))
 
     def volumes_in_the_way_of(self, unique: str, node: str) -> Iterator[str]:
-        """Those that the attachment is about whose name is that of this volume's attachment to the node."""
+        """The volumes of the attachment that has the name of this volume's attachment to the node."""
         parts = split_unique_name(unique)
         attachment = None if parts is None else self.attachment(Identity(*parts).attachment_to(node))
         yield from () if attachment is None else self.volumes_of_attachment(attachment)
 
     def objects_of_pod(self, pod: Pod) -> Iterator[PersistentVolume]:
-        """Those of its claims, and what stands for those that it defines itself."""
+        """The PersistentVolumes of the pod's claims, and those that stand for volumes that it defines itself."""
         yield from inline_volumes_of(pod)
         for key in claims_of(pod):
             yield from self._objects_of_claim(key)
@@ -182,33 +184,35 @@ class View(msgspec.Struct, frozen=True):
     # -- volumes that nodes attach themselves
 
     def node_attached_of_pod(self, pod: Pod) -> set[str]:
-        """Their names in a Node's status."""
+        """The names, in a Node's status, of the pod's node-attached volumes."""
         own = map(name_of_node_attached, pod.spec.volumes or ())
         claimed = (name_of_node_attached(pv.spec) for key in claims_of(pod) for pv in self._objects_of_claim(key))
         return {*own, *claimed} - {""}
 
     def node_attached_on(self, node: Node) -> set[str]:
-        """Those that its pods name, and of those that it lists or has in use the ones that a PersistentVolume names."""
+        """The node-attached volumes that the node's pods name, and those that it lists or has in use and that a
+        PersistentVolume means.
+        """
         named = (name for pod in self.pods.by(BY_NODE, node.metadata.name) for name in self.node_attached_of_pod(pod))
         return {*named, *(name for name in _node_attached_of(node) if self.volumes.by(BY_UNIQUE, name))}
 
     def is_node_attached_to_one(self, name: str) -> bool:
-        """True for one that a single node may have."""
+        """True for a node-attached volume that only a single node may have."""
         return any(is_single_node(pv.spec) for pv in self.volumes.by(BY_UNIQUE, name))
 
     def pods_of_node_attached(self, name: str) -> tuple[Pod, ...]:
-        """The pods that may want it, on any node."""
+        """The pods that may want the node-attached volume, on any node."""
         claimed = (pod for pv in self.volumes.by(BY_UNIQUE, name) for pod in self.pods_that_name(pv))
         return (*claimed, *self.pods.by(BY_UNIQUE, name))
 
     def without_volume_on(self, node: str) -> Iterator[str]:
-        """Those that are attached to the node, and whose PersistentVolume is gone."""
+        """The volumes that are attached to the node, and whose PersistentVolume is gone."""
         named_by_pods = functools.cache(self._named_by_pods)
         found = filter(None, map(self.attachment, self.orphans.on(node)))
         yield from (key for one in found if node and (key := self._key_of(one, named_by_pods)) is not None)
 
     def volumes_of_claim(self, key: Key) -> Iterator[str]:
-        """Those that are reserved for it, and the one that it names."""
+        """The volumes that are reserved for the claim, and the one that it names."""
         return uniques_of(self._objects_of_claim(key))
 
     def volumes_named_by(self, claim: PersistentVolumeClaim | None) -> Iterator[str]:
@@ -249,8 +253,8 @@ class View(msgspec.Struct, frozen=True):
         return parts is not None and self.attachment(Identity(*parts).attachment_to(node)) is not None
 
     def claims_of_volume(self, pv: PersistentVolume) -> Iterable[Key]:
-        """The claim that it is reserved for by name, and those that name it, but for the claims of a uid that it is not
-        reserved for.
+        """The claim that the PersistentVolume is reserved for by name, and those that name it, but for the claims of a
+        uid that it is not reserved for.
         """
         ref, named = pv.spec.claim_ref, self.claims.by(BY_VOLUME, pv.metadata.name)
         reserved = () if ref is None else (claim_key(ref),)
@@ -258,17 +262,17 @@ class View(msgspec.Struct, frozen=True):
         return dict.fromkeys((*reserved, *may_be))
 
     def pods_that_name(self, pv: PersistentVolume) -> tuple[Pod, ...]:
-        """Those with a claim that may be its own."""
+        """The pods with a claim that may be the PersistentVolume's own."""
         return tuple(pod for key in self.claims_of_volume(pv) for pod in self.pods.by(BY_CLAIM, str(key)))
 
     def volumes_on(self, node: str) -> Iterator[str]:
-        """Those that are attached to the node or wanted there."""
+        """The volumes that are attached to the node or wanted there."""
         yield from (key for _, key in self.keys_on(node) if key is not None)
         for pod in self.pods.by(BY_NODE, node):
             yield from self.volumes_of_pod(pod)
 
     def volumes_of_driver(self, driver: str) -> Iterator[str]:
-        """Looks at all volumes: a CSIDriver seldom changes."""
+        """The driver's volumes, found among all: a CSIDriver seldom changes."""
         objects = (
             *self.volumes.values(),
             *(pv for pod in self.pods.by(BY_DRIVER, driver) for pv in inline_volumes_of(pod)),
@@ -277,18 +281,18 @@ class View(msgspec.Struct, frozen=True):
 
 
 def _by_name(node: str, volumes: Iterable[tuple[str, str] | None]) -> Mapping[str, str]:
-    """volumes: driver and handle. Their names in a Node's status, by that of their attachment to the node."""
+    """The volumes' names in a Node's status, by the names of their attachments. volumes: driver and handle of each."""
     found = (Identity(*parts) for parts in volumes if parts is not None)
     return {one.attachment_to(node): one.unique for one in found}
 
 
 def _listed_by(node: Node) -> tuple[str, ...]:
-    """The volumes that it has in use, and those that its report lists."""
+    """The volumes that the node has in use, and those that its report lists."""
     return (*(node.status.volumes_in_use or ()), *(one.name for one in node.status.volumes_attached or ()))
 
 
 def _by_its_name(attachment: VolumeAttachment, key: str | None) -> str:
-    """The key where the attachment has the name, and the driver, of that volume's, "" where it has others."""
+    """The key where the attachment has the name and the driver that its volume gives it, else ""."""
     parts = split_unique_name(key or "")
     if key is None or parts is None or parts[0] != attachment.spec.attacher:
         return ""
@@ -296,7 +300,7 @@ def _by_its_name(attachment: VolumeAttachment, key: str | None) -> str:
 
 
 def is_hashed(attachment: VolumeAttachment) -> bool:
-    """True for one under a name that only a controller like this one gives."""
+    """True for an attachment under a name that only a controller like this one gives."""
     name = attachment.metadata.name
     digest = name.removeprefix("csi-")
     return name.startswith("csi-") and len(digest) == 64 and all(sign in "0123456789abcdef" for sign in digest)

@@ -16,7 +16,7 @@ from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import is_deleting
 
 Shape = tuple[str, str, str]
-"""Class, volume mode, attributes class: they have to be equal."""
+"""Class, volume mode and attributes class, in which a claim and its volume have to be equal."""
 Modes = tuple[str, ...]
 """Access modes, sorted."""
 _Place = tuple[Shape, Modes, tuple[Decimal, str]]
@@ -36,14 +36,14 @@ def is_free(pv: PersistentVolume) -> bool:
 
 
 class AvailableVolumes:
-    """Fed by the first look at all volumes and by their changes; a search walks over those that are large enough."""
+    """The free volumes, from the first look and from changes; a search walks over those that are large enough."""
 
     def __init__(self) -> None:
         self._shapes: dict[Shape, dict[Modes, list[tuple[Decimal, str]]]] = {}
         self._places: dict[str, _Place] = {}
 
     def move(self, name: str, pv: PersistentVolume | None) -> None:
-        """The volume is now this; None: it is gone."""
+        """Put the volume where it belongs now. pv: None for one that is gone."""
         before, after = self._places.get(name), None if pv is None else _place_of(pv)
         if before != after:
             if before is not None:

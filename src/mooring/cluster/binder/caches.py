@@ -25,8 +25,8 @@ from mooring.kube.cache.informer import Change, Informer
 
 
 class BindingCaches:
-    """Claims, volumes, classes and pods; further kinds by `shared.of`. schedules: for the scheduler, which looks at
-    whole pods, at all.
+    """Claims, volumes, classes and pods; further kinds by `shared.of`. schedules: the scheduler is among the readers,
+    which needs all pods, and whole ones.
     """
 
     def __init__(self, runtime: Runtime, shared: Caches, *, schedules: bool) -> None:
@@ -38,7 +38,7 @@ class BindingCaches:
         self.pods: Informer[Pod] = shared.of(PODS, keeps=None if schedules else keeps_of_pod, indexes=POD_INDEXES)
         self.classes: Informer[StorageClass] = shared.of(STORAGE_CLASSES)
         self.available = AvailableVolumes()
-        self.volumes.on_change(self._index_available)  # before any other handler: they look there
+        self.volumes.on_change(self._index_available)  # before any other handler: these look there
         self.by_name = Volumes(self.volumes.store, self.available)
         self.whole_claims = Whole(runtime.cluster, PERSISTENT_VOLUME_CLAIMS, self.claims)
         self.whole_classes = Whole(runtime.cluster, STORAGE_CLASSES, self.classes)

@@ -25,8 +25,8 @@ Edit = Callable[[Json], None]
 
 
 def claim_volume(claim: PersistentVolumeClaim) -> Edit:
-    """The volume names its claim in full, with a note that we chose it, unless the user had. Raises Stale for another
-    claim's.
+    """Let the volume name its claim in full, with a note that we chose it, unless the user had. The edit raises Stale
+    for another claim's volume.
     """
     meta = claim.metadata
     names = {"namespace": meta.namespace, "name": meta.name}
@@ -61,7 +61,7 @@ def set_volume_phase(phase: str) -> Edit:
 
 
 def name_volume(pv_name: str) -> Edit:
-    """The claim names its volume, with notes that it is bound, and whether we chose the volume."""
+    """Let the claim name its volume, with notes that it is bound, and whether we chose the volume."""
 
     def edit(body: Json) -> None:
         if body["spec"].get("volumeName") != pv_name:
@@ -73,7 +73,7 @@ def name_volume(pv_name: str) -> Edit:
 
 
 def mark_claim(pv: PersistentVolume) -> Edit:
-    """The claim's status shows the volume; its size only when the claim is first bound: later a resizer writes the
+    """Show the volume in the claim's status; its size only when the claim is first bound: later a resizer writes the
     size.
     """
 
@@ -91,7 +91,7 @@ def mark_claim(pv: PersistentVolume) -> Edit:
 
 
 def set_claim_phase(phase: str) -> Edit:
-    """For a claim without a volume: the volume's fields in the status are removed."""
+    """Set the phase of a claim without a volume, and remove the volume's fields from the status."""
 
     def edit(body: Json) -> None:
         status = body.setdefault("status", {})
@@ -122,7 +122,7 @@ def unselect_node(body: Json) -> None:
 
 
 def give_back(*, whole: bool) -> Edit:
-    """The claim is removed from the volume; a volume that a user had reserved by name stays reserved."""
+    """Remove the claim from the volume; a volume that a user had reserved by name (not whole) stays reserved."""
 
     def edit(body: Json) -> None:
         if whole:

@@ -65,15 +65,15 @@ class BindingMetrics:
         self._counted.errors[plugin, operation] += 1
 
     def began(self, operation: str, uid: str, plugin: str, now: Instant) -> None:
-        """operation: provision (asked, until bound) or delete (released, until gone). uid: of the claim, or the
-        volume.
+        """operation: provision (asked, until bound) or delete (released, until gone). uid: the claim's, or the
+        volume's.
         """
         self._running.setdefault((operation, uid), (plugin, now))
         if len(self._running) > _RUNNING_MAX:
             self._running.popitem(last=False)
 
     def ended(self, operation: str, uid: str, now: Instant) -> None:
-        """Counts, if we saw the beginning."""
+        """Count the operation, if this process saw its beginning."""
         plugin, since = self._running.pop((operation, uid), ("", now))
         if plugin:
             self._seconds.labels(plugin, operation).observe(now - since)
@@ -86,7 +86,7 @@ class BindingMetrics:
 class _Counted(Collector):
     """Numbers of claims and volumes; one walk over the caches for each page.
 
-    errors: also told under the old name, to which prometheus_client's counters would append `_total`.
+    errors: also counted under the old name, to which prometheus_client's counters would append `_total`.
     """
 
     def __init__(self) -> None:

@@ -15,12 +15,12 @@ ATTRIBUTES_PROTECTION: Final = "volumeattributesclass-protection-controller"
 EPHEMERAL: Final = "ephemeral-volume-controller"
 SCHEDULER: Final = "scheduler"
 PARTS: Final = (BINDER, CLAIM_PROTECTION, VOLUME_PROTECTION, ATTRIBUTES_PROTECTION, EPHEMERAL, SCHEDULER)
-"""As kube-controller-manager calls them, and the scheduler."""
+"""The binder's parts: controllers under kube-controller-manager's names, and the scheduler."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BinderOptions:
-    """parts: those that run."""
+    """The options of the binder. parts: the parts that run."""
 
     parts: frozenset[str] = frozenset(PARTS)
     workers: int = flag("workers", INT, 16, "How many workers there are for each: claims, volumes and pods.")

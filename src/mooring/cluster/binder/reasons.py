@@ -57,14 +57,14 @@ class ForeignClaim:
 
 @reason("protection: {step}")
 class Protection:
-    """step: the next one for the finalizer."""
+    """step: the next step for the finalizer."""
 
     step: str
 
 
 @reason("still used by {holder}{over}")
 class InUse:
-    """holder: keeps the object from being deleted. finished: it is a pod that has ended."""
+    """holder: what keeps the object from being deleted. finished: the holder is a pod that has ended."""
 
     holder: str
     finished: bool = False

@@ -38,11 +38,11 @@ BY_CLAIM: Final = "binding/claim"  # volumes by the claim they name; pods by the
 BY_VOLUME: Final = "binding/volume"  # claims by the volume they name
 BY_CLASS: Final = "binding/class"  # claims that are not bound
 BY_SELECTED: Final = "binding/selected"  # claims that are not bound, by the node chosen for them
-BY_OWN: Final = "binding/own"  # the same claims by their uids; provisioned volumes by the uid in their name
+BY_OWN: Final = "binding/own"  # claims with a node and no volume, by uid; provisioned volumes by the uid in their name
 BY_ATTRIBUTES: Final = "binding/attributes"  # claims and volumes by attributes class
 BY_NODE: Final = "binding/node"
 UNSET: Final = "(unset)"
-"""In place of a class's name: a class has no parentheses."""
+"""Stands in BY_CLASS for a claim without a class: no class has parentheses in its name."""
 
 
 class Volumes(msgspec.Struct, frozen=True):
@@ -71,7 +71,7 @@ class View(msgspec.Struct, frozen=True):
         return self.classes.get(Key("", name)) if name else None
 
     def default_class(self) -> StorageClass | None:
-        """The newest counts, then the first by name."""
+        """The default StorageClass, None for none; of several the newest, then the first by name."""
         marked = [one for one in self.classes.values() if is_default(one)]
         newest = max((one.metadata.creation_timestamp or "" for one in marked), default="")
         return min(

@@ -52,14 +52,14 @@ class HealthCaches:
 
     @property
     def stamp(self) -> str:
-        """The time by the clock of the wall, as objects have it."""
+        """The wall clock's time, as objects have it."""
         return rfc3339(self._clock.wall_s())
 
     # -- writes
 
     async def patch_status(self, pod: Pod, status: Mapping[str, Any]) -> Pod:
         """Set these fields of the pod's status; conditions join those that are there. Raises Failed, Stale."""
-        # Of this version: late, it would fail a pod whose node is back, or excuse a failure that is the pod's own.
+        # Patch this version alone: a late write would fail a pod whose node is back, or excuse the pod's own failure.
         patch = strategic_patch({"status": status}, of=pod)
         return await self.pod_writer.patch(pod, patch, "status", strictly=True)
 

@@ -28,10 +28,10 @@ class OfKind(msgspec.Struct, frozen=True):
 
 
 class SnapshotCaches:
-    """singles, claims, volumes. groups: None unless they are taken care of; then claims have their labels, by which
+    """The controller's caches. groups: None unless groups are taken care of; then claims have their labels, by which
     groups choose them.
 
-    view: all of them, live.
+    view: all caches, live.
     """
 
     def __init__(self, caches: Caches, options: SnapshotControllerOptions) -> None:
@@ -74,7 +74,7 @@ class SnapshotCaches:
         )
 
     def by_plural(self) -> Mapping[str, Informer[Any]]:
-        """Those that are written to, or asked for what they lack."""
+        """The caches of kinds that are written or looked up, by the kind's plural."""
         found: dict[str, Informer[Any]] = {
             PERSISTENT_VOLUME_CLAIMS.plural: self.claims,
             PERSISTENT_VOLUMES.plural: self.volumes,

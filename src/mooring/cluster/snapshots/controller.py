@@ -50,7 +50,7 @@ log = logger(__name__)
 COMPONENT: Final = "snapshot-controller"
 CLAIM_TEXT: Final = "Error check and remove PVC Finalizer for VolumeSnapshot"
 MOMENTS_MAX: Final = 20_000
-"""Snapshots of which the beginning of the end is remembered; one that is not remembered tells nobody of its wait."""
+"""Snapshots whose moment of deletion is remembered; one beyond that never says that it waits."""
 
 
 class SnapshotController(Manager):
@@ -75,7 +75,7 @@ class SnapshotController(Manager):
 
 
 class SnapshotQueue:
-    """controller: of each snapshot of one kind. queues: options that all queues have in common."""
+    """controller: the one for snapshots of one kind. queues: options that all queues have in common."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class SnapshotQueue:
             watch(caches.groups.contents, self._group_content_changed)
 
     async def look_at_all(self) -> None:
-        """A term begins: of what is under way, a former process may have sent writes that do not show yet."""
+        """A term begins: a former process may have sent writes for unready snapshots that do not show yet."""
         own, row = self._caches.of(self._row), self._view.of(self._row)
         async for key in in_turns([key_of(one) for one in row.values() if not v.is_ready(one) or is_deleting(one)]):
             if (snapshot := row.get(key)) is not None:
@@ -145,17 +145,17 @@ class SnapshotQueue:
             self._telling.forget(uid)
         elif is_news(change, _has_late_error):
             yield change.key
-        # It may be deleted before the first look, while the other caches are filled.
+        # A snapshot may be deleted before the first look, while the other caches are filled.
         if new is not None and not self._has_looked and change.old is not None and self._may_get_content(change.old):
             self._reconciler.unseen.note(uid)
 
     def _may_get_content(self, snapshot: Snapshot) -> bool:
-        """True for one that lives, and for which a former process may have sent a write of its content."""
+        """True for a living snapshot for which a former process may have sent a write of its content."""
         is_held = self._row.source_finalizer in finalizers_of(snapshot)
         return is_held and not v.bound_name(snapshot) and not is_deleting(snapshot)
 
     def _content_changed(self, change: Change[Any]) -> Iterator[Key]:
-        """The snapshot that it points to, and those that name it, or would."""
+        """The snapshot that the content points to, and those that name the content, or would."""
         yield v.snapshot_of(change.object)
         yield from map(key_of, self._view.of(self._row).by(v.BY_CONTENT, change.key.name))
 
@@ -207,9 +207,9 @@ class SnapshotQueue:
     # -- one snapshot
 
     def _decide(self, key: Key) -> Decision[Action]:
-        """Differs from other rooms: a problem waits for the change that wakes its key. Each thing that may be missing
-        is in a cache; a look now and then would hide a change that wakes nobody. One that no status shows is told again
-        before its Event is over, no sooner.
+        """Decide about the snapshot. Differs from other rooms: a problem waits for the change that wakes its key. Each
+        thing that may be missing is in a cache; a look now and then would hide a change that wakes nobody. A problem
+        that no status shows is told again before its Event is over, no sooner.
         """
         snapshot: Snapshot | None = self._view.of(self._row).get(key)
         lost_s = None if snapshot is None else self._reconciler.unseen.wait_s(snapshot.metadata.uid)
@@ -236,7 +236,7 @@ class SnapshotQueue:
             log.error(failed.problem.error, None, **{self._row.snapshots.name: str(key)})
 
     def _waited_s(self, snapshot: Snapshot | None) -> float:
-        """Since this process has seen that the snapshot is to go; 0 for others."""
+        """Seconds since this process saw that the snapshot is to go; 0 for others."""
         if snapshot is None or not is_deleting(snapshot):
             return 0.0
         uid, now = snapshot.metadata.uid, self._clock.now()
@@ -254,14 +254,14 @@ def groups_of(change: Change[VolumeSnapshot]) -> Iterable[Key]:
 
 
 def _has_late_error(snapshot: Snapshot) -> bool:
-    """True for a ready one whose status shows an error: as after a write of that which was given up, and came before
-    the ready status.
+    """True for a ready snapshot whose status shows an error: the error's write was given up, and was carried out before
+    that of the ready status.
     """
     return v.is_ready(snapshot) and snapshot.status is not None and snapshot.status.error is not None
 
 
 class Protection:
-    """contents: of single snapshots. claims: those of which snapshots are."""
+    """The protection of single snapshots' contents, and of the claims that snapshots are made from."""
 
     def __init__(
         self,
@@ -348,7 +348,7 @@ class Protection:
         return (claim,)
 
     def _claims_of_content(self, change: Change[Any]) -> Iterator[Key]:
-        """The claims of its volumes, as far as they are held."""
+        """The held claims of the content's volumes."""
         driver, handles = change.object.spec.driver, volumes_of(change.object)
         for volume in (
             one for handle in handles for one in self._view.volumes.by(v.BY_HANDLE, v.handle_key(driver, handle))
@@ -359,7 +359,7 @@ class Protection:
                 yield key_of(claim)
 
     def _claims_near_group(self, change: Change[VolumeGroupSnapshot]) -> Iterable[Key]:
-        """The held claims of its namespace."""
+        """The held claims of the group's namespace."""
         return [
             key_of(claim)
             for claim in self._view.claims.by(v.BY_NAMESPACE, change.key.namespace)
@@ -367,7 +367,7 @@ class Protection:
         ]
 
     def _held_claim(self, change: Change[PersistentVolumeClaim]) -> Iterable[Key]:
-        """A claim that is held for no snapshot that we have seen to get ready, or to go."""
+        """The claim, if it is held. From its first sight it counts as held for no snapshot, until one of it changes."""
         if not v.holds_claim(change.object):
             return ()
         if change.old is None or not v.holds_claim(change.old):

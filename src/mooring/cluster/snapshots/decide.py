@@ -59,7 +59,7 @@ Step: TypeAlias = Decision[Action]
 
 
 def decide_snapshot(view: View, row: Row, key: Key, waited_s: float, lost_s: float | None = None) -> Step:
-    """waited_s, lost_s: as for `decide_deletion`."""
+    """Decide about one snapshot, or group. waited_s, lost_s: as for `decide_deletion`."""
     snapshot: Snapshot | None = view.of(row).get(key)
     if snapshot is None:
         return Decision(why.Gone(str(key)), tell_forsaken(view, row, key))
@@ -81,7 +81,7 @@ def decide_snapshot(view: View, row: Row, key: Key, waited_s: float, lost_s: flo
 
 
 def _refused(view: View, snapshot: Snapshot) -> Step | None:
-    """A class that does not exist, and a source that is none.
+    """The refusal of a class that does not exist, or of a source that is none; None for neither.
 
     Differs from snapshot-controller: a snapshot that is ready needs no class.
     """
@@ -99,7 +99,7 @@ def _refused(view: View, snapshot: Snapshot) -> Step | None:
 
 
 def _has_source(snapshot: Snapshot) -> bool:
-    """True where it names what it is to be made of."""
+    """True where the snapshot names a claim, or the group selects claims, to be made from."""
     if isinstance(snapshot, VolumeGroupSnapshot):
         return snapshot.spec.source.selector is not None
     return bool(snapshot.spec.source.persistent_volume_claim_name)
@@ -141,7 +141,7 @@ def _decide_ready(view: View, snapshot: Snapshot) -> Step:
 
 
 def _decide_member(view: View, snapshot: Snapshot) -> Step:
-    """The group's own reconcile makes and binds it."""
+    """The step for a member: its group's own reconcile makes and binds it."""
     name = bound_name(snapshot) or wanted_content(snapshot)
     content = view.content(SINGLES, name)
     if content is not None and is_of(content, snapshot):
@@ -155,7 +155,7 @@ def _decide_member(view: View, snapshot: Snapshot) -> Step:
 
 
 def _decide_bound(view: View, snapshot: Snapshot, content: Content) -> Step:
-    """There is a content of the name that the snapshot wants."""
+    """The step where a content of the name that the snapshot wants exists."""
     row, name, uid = row_of(snapshot), content.metadata.name, ref_of(content).uid
     if is_dynamic(snapshot) == is_imported(content):
         return _mismatch(snapshot, name)
@@ -183,7 +183,7 @@ def _decide_bound(view: View, snapshot: Snapshot, content: Content) -> Step:
 
 
 def _protection(snapshot: Snapshot, policy: str, class_name: str = "") -> tuple[Action, ...]:
-    """The finalizers that it lacks, in one write: the second only where the content is to go with the snapshot."""
+    """Add the finalizers that the snapshot lacks, in one write: the second only where the content goes with it."""
     row, held = row_of(snapshot), finalizers_of(snapshot)
     wanted = dict.fromkeys(
         (row.source_finalizer, row.bound_finalizer) if policy == DELETE_POLICY else (row.source_finalizer,)
@@ -198,15 +198,13 @@ def _early(snapshot: Snapshot) -> tuple[Action, ...]:
 
 
 def _revival(content: Content) -> tuple[Action, ...]:
-    """The mark of a deletion goes from a content that is bound to a living snapshot: it is of one that was bound to it
-    before.
-    """
+    """Take the mark of a deletion off a content that is bound to a living snapshot: a former snapshot left it."""
     return (d.UnmarkDeleted(content),) if is_marked(content, row_of(content).being_deleted) else ()
 
 
 def _foreign_class(view: View, snapshot: Snapshot, content: Content) -> Step | None:
-    """Its driver would never look at a content whose class is another's. A bound content is protected, and goes with
-    the snapshot.
+    """The refusal of a content whose class is another driver's, since its driver would never look at it. A bound
+    content is protected, and goes with the snapshot.
     """
     row, name, driver = row_of(snapshot), content.metadata.name, content.spec.driver
     class_name = class_name_of(content) or class_name_of(snapshot)
@@ -258,7 +256,7 @@ def _misbound(content: Content) -> Step:
 
 
 def _also(row: Row, failure: Failure, text: str) -> Failure:
-    """Once more, under the reason of the step that it stops."""
+    """The failure with a second Warning, under the reason of the step that it stops."""
     return msgspec.structs.replace(
         failure, also=(f"{row.title}FinalizerError", f"Failed to check and update {row.noun}: {text}")
     )
@@ -299,7 +297,7 @@ def _decide_creation(view: View, snapshot: Snapshot) -> Step:
 
 
 def _class_for(view: View, snapshot: Snapshot, source: Source) -> tuple[Class, str]:
-    """The class, and its name where it is the default one and the snapshot is to be told. Raises CantTell."""
+    """The class, and its name where it is the default one and has to be written to the snapshot. Raises CantTell."""
     named = view.class_named(row_of(snapshot), class_name_of(snapshot))
     if named is not None:
         return named, ""

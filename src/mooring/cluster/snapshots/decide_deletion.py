@@ -32,7 +32,8 @@ MAY_BE_MADE: Final = Failure(
 
 
 def decide_deletion(view: View, snapshot: Snapshot, waited_s: float, lost_s: float | None = None) -> Decision[Action]:
-    """The policy of the content counts, not that of its class. A content that does not point back is another's.
+    """Decide about a snapshot that is being deleted. The policy of the content counts, not that of its class. A content
+    that does not point back is another snapshot's.
 
     waited_s: since this process saw that the snapshot is to go. lost_s: how long a write that gives it a content may
     still be carried out, None where none was lost.
@@ -74,7 +75,7 @@ def may_leave(view: View, snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def _leaving(snapshot: Snapshot, content: Content | None) -> tuple[str, ...]:
-    """The bound finalizer waits for the end of a content that goes."""
+    """The finalizers that may go now: the bound one waits for the end of a content that goes."""
     row, held = row_of(snapshot), finalizers_of(snapshot)
     return tuple(one for one in row.finalizers if one in held and not (_goes(content) and one == row.bound_finalizer))
 
@@ -93,8 +94,8 @@ def content_of(view: View, snapshot: Snapshot) -> Content | None:
 
 
 def _look(view: View, snapshot: Snapshot) -> tuple[Action, ...]:
-    """For a content that was never seen, or never seen bound: that may have been done a moment ago, by a write of ours
-    whose answer was lost, and it must not stay behind.
+    """Look up a content that was never seen, or never seen bound: a write of ours whose answer was lost may have made
+    or bound it a moment ago, and it must not stay behind.
     """
     row, name = row_of(snapshot), wanted_content(snapshot)
     return (
@@ -119,7 +120,7 @@ def _held_up(view: View, snapshot: Snapshot, content: Content | None) -> Decisio
 
 
 def _restored(view: View, snapshot: Snapshot, content: Content | None) -> str:
-    """That a claim waits for a volume that is filled from it, or from one of its members; "" for none."""
+    """The text that a claim waits for a volume filled from the snapshot, or from one of its members; "" for none."""
     if row_of(snapshot) is SINGLES:
         return (
             "Snapshot is being used to restore a PVC"
@@ -136,7 +137,7 @@ def _restored(view: View, snapshot: Snapshot, content: Content | None) -> str:
 
 
 def group_of(view: View, snapshot: VolumeSnapshot) -> str:
-    """The name of the group snapshot that it is a member of and that stays, "" for none. Unknown counts as staying."""
+    """The group snapshot that the snapshot is a member of and that stays, "" for none. Unknown counts as staying."""
     owners = [owner for owner in snapshot.metadata.owner_references or () if owner.kind == GROUP_SNAPSHOT_KIND]
     if owners and not view.has_groups and IN_GROUP_FINALIZER in finalizers_of(snapshot):
         return owners[0].name
@@ -161,13 +162,13 @@ def _belongs(snapshot: Snapshot, group: str) -> Failure:
 
 
 def _waits_text(content: Content) -> str:
-    """Differs from snapshot-controller, which says nothing: an error of the driver stands on the content alone."""
+    """What the deletion waits for. snapshot-controller says nothing: a driver's error stands on the content alone."""
     held, kind = ", ".join(finalizers_of(content)) or "nothing", row_of(content).contents
     return f"waits for the end of {kind.name} {content.metadata.name} of driver {content.spec.driver}, held by {held}"
 
 
 def _farewell(content: Content | None) -> tuple[Action, ...]:
-    """The mark comes first: the driver's side does not act on the deletion of a content without it."""
+    """Mark the content, then delete it: the driver's side does not act on the deletion of one without the mark."""
     if content is None:
         return ()
     if not is_marked(content, row_of(content).being_deleted):

@@ -51,7 +51,7 @@ DELETE_PENDING: Final = "SnapshotContentDeletePending"
 
 
 def decide_content(view: View, name: str, unmarked_s: float | None = None) -> Decision[Action]:
-    """Our finalizer on a content that is bound; a content whose snapshot is missing stays as it is, and so does what it
+    """Put our finalizer on a bound content; a content whose snapshot is missing stays as it is, and so does what it
     stands for.
 
     unmarked_s: since the mark of its creation has gone from a content that is being deleted.
@@ -82,7 +82,7 @@ def decide_content(view: View, name: str, unmarked_s: float | None = None) -> De
 
 
 def _waits_for_snapshot(view: View, content: Content) -> Decision[Action]:
-    """It was deleted by hand: that ends with the deletion of its snapshot, and never where that is gone.
+    """The step for a content that was deleted by hand: it goes with its snapshot, and never where that is gone.
 
     Differs from snapshot-controller, which says nothing.
     """
@@ -98,7 +98,9 @@ def _waits_for_snapshot(view: View, content: Content) -> Decision[Action]:
 
 
 def _is_forsaken_by(snapshot: Snapshot | None, content: Content) -> bool:
-    """True where its snapshot is gone, or goes and is held by nothing of ours until it has said so to its content."""
+    """True where the content's snapshot is gone, or is going without a finalizer of ours that would make it mark the
+    content first.
+    """
     if snapshot is None or snapshot.metadata.uid != ref_of(content).uid:
         return True
     row = row_of(snapshot)
@@ -117,7 +119,7 @@ def _way_out(content: Content) -> str:
 
 
 def tell_forsaken(view: View, row: Row, key: Key) -> tuple[Action, ...]:
-    """The contents of this group, once it is gone. Contents of single snapshots find out by themselves."""
+    """Tell the contents of this group that it is gone. Contents of single snapshots find out by themselves."""
     return tuple(_forsaken(view, key)) if row is GROUPS else ()
 
 
@@ -136,9 +138,9 @@ def _forsaken(view: View, key: Key) -> Iterator[Tell]:
 
 
 def decide_claim(view: View, key: Key, idle_s: float | None = None, coming_s: float | None = None) -> Decision[Action]:
-    """Our finalizer goes from a claim that no snapshot needs any more. idle_s: since this claim is known to be held for
-    nobody; where it has no snapshot at all, one that needs it may be on its way. coming_s: until the next look, while a
-    content of it may come that no snapshot speaks for any more; None where none does.
+    """Take our finalizer off a claim that no snapshot needs any more. idle_s: since the claim is known to be held for
+    no snapshot; where it has none at all, one that needs it may be on its way. coming_s: until the next look, while a
+    content of it may come that no snapshot speaks for any more; None where none may.
     """
     claim = view.claims.get(key)
     if claim is None:

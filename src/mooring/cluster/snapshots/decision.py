@@ -18,7 +18,7 @@ from mooring.api.snapshot_kinds import Content, Snapshot
 class LookUp(msgspec.Struct, frozen=True):
     """Ask the API server for what the cache lacks, or has in a state that may be an old one, before an error is shown.
 
-    strictly: no answer is an error, too: what follows can't be taken back.
+    strictly: a read without an answer is an error, since what follows can't be taken back.
     """
 
     kind: Kind[Any]
@@ -82,7 +82,7 @@ class MarkDeleted(msgspec.Struct, frozen=True):
 
 
 class UnmarkDeleted(msgspec.Struct, frozen=True):
-    """Take that mark off again: it is a former snapshot's, and this one lives."""
+    """Take the mark of a deletion off the content: a former snapshot left it, and this one lives."""
 
     content: Content
 
@@ -171,7 +171,7 @@ Action = (
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Keeps the work from being done until something changes, which wakes the key; of an action: it is tried again.
+    """A problem that lasts until a change wakes the key; a failed action is tried again.
 
     event: the reason of the Warning. error: its text, and that of the status. saved: whether it goes to the status.
     unready: whether `readyToUse` turns false with it. also: a second Warning, with its text.

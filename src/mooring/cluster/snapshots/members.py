@@ -43,8 +43,8 @@ from mooring.cluster.snapshots.view import BY_GROUP_HANDLE, View, group_handle_o
 def missing_members(
     view: View, group: Snapshot, content: Content, kept: Collection[str | None] = ()
 ) -> tuple[Action, ...]:
-    """The missing snapshots of its volumes, as far as they can be written by now. kept: the driver's names of those
-    that are not made.
+    """Make the missing snapshots of the group's volumes, as far as they can be written by now. kept: the handles of
+    those that are not to be made.
     """
     assert isinstance(group, VolumeGroupSnapshot)
     assert isinstance(content, VolumeGroupSnapshotContent)
@@ -74,8 +74,8 @@ def missing_members(
 
 
 def lost_members(view: View, group: Snapshot, content: Content) -> tuple[Action, ...]:
-    """The same of a group that is ready. After a set-back of the API server the cache of the groups may show it before
-    the others do: then what those still had was taken for made. A snapshot that was torn from its content stays away as
+    """Make missing snapshots of a ready group again. After a set-back of the API server the cache of groups may show it
+    before the others do, which then still had what is gone. A snapshot that was torn from its content stays away as
     long as the content is there.
     """
     kept = {
@@ -99,7 +99,9 @@ def joining(view: View, snapshot: Snapshot) -> tuple[Action, ...]:
 
 
 def has_busy_group(view: View, snapshot: Snapshot) -> bool:
-    """True while the group may still bind its member: it is there, and not ready. Without groups nobody here knows."""
+    """True while the group may still bind its member: it exists, and is not ready. True as well where this controller
+    has no groups, and can't know.
+    """
     assert isinstance(snapshot, VolumeSnapshot)
     owners = [owner for owner in snapshot.metadata.owner_references or () if owner.kind == GROUP_SNAPSHOT_KIND]
     groups = [view.groups.get(Key(snapshot.metadata.namespace, owner.name)) for owner in owners]

@@ -78,7 +78,7 @@ class SnapshotMetrics:
         )
 
     def show_ages(self, names: OperationNames, clock: Clock) -> None:
-        """Shows the age of the oldest of these operations."""
+        """Show the age of the oldest of these operations."""
         for name in (names.create, names.create_and_ready, names.delete):
             self._oldest.labels(name).set_function(functools.partial(self._oldest_s, name, clock))
 
@@ -88,7 +88,7 @@ class SnapshotMetrics:
         )
 
     def reached(self, uid: str, now: Instant, labels: Labels, names: OperationNames, stage: SnapshotStage) -> None:
-        """Told of each change of a snapshot."""
+        """Begin and end the snapshot's operations by its stage, at each change of it."""
         if stage.gone:
             self.ended(uid, now, labels, names.delete)
             return
@@ -104,20 +104,20 @@ class SnapshotMetrics:
                 self.began(uid, now, operation)
 
     def began(self, uid: str, now: Instant, *operations: str) -> None:
-        """The first sight of them counts."""
+        """Begin these operations, unless they have begun: the first sight of each counts."""
         for operation in operations:
             self._running.setdefault((uid, operation), now)
         while len(self._running) > RUNNING_MAX:
             self._running.popitem(last=False)
 
     def ended(self, uid: str, now: Instant, labels: Labels, operation: str, status: str = SUCCESS) -> None:
-        """Counts, if we saw the beginning."""
+        """End the operation, and count it if this process saw its beginning."""
         since = self._running.pop((uid, operation), None)
         if since is not None:
             self._count(labels, operation, status, now - since)
 
     def failed(self, uid: str, now: Instant, labels: Labels, operation: str) -> None:
-        """It goes on."""
+        """Count a failure of the operation, which goes on."""
         self._count(labels, operation, FAILURE, now - self._running.get((uid, operation), now))
 
     def _count(self, labels: Labels, operation: str, status: str, seconds: float) -> None:
@@ -134,7 +134,7 @@ class OperationMetrics:
         metrics.show_ages(self._operations, clock)
 
     def changed(self, change: Change[Any]) -> None:
-        """Told of each change of a snapshot."""
+        """Follow a change of a snapshot."""
         snapshot: Snapshot = change.object
         uid, labels = snapshot.metadata.uid, self._labels_of(snapshot)
         stage = SnapshotStage(change.new is None, is_deleting(snapshot), was_made(snapshot), is_ready(snapshot))
@@ -143,7 +143,7 @@ class OperationMetrics:
             self._drivers.pop(uid, None)
 
     def failed(self, snapshot: Snapshot) -> None:
-        """The user was told of a failure."""
+        """Count a failure that the user was told of."""
         names = self._operations
         operation = names.delete if is_deleting(snapshot) else names.create
         self._metrics.failed(snapshot.metadata.uid, self._clock.now(), self._labels_of(snapshot), operation)

@@ -48,8 +48,8 @@ from mooring.cluster.snapshots.view import BY_NAMESPACE, View, bound_name, claim
 
 
 class CantTell(MooringError):
-    """Something that the content needs is missing, or does not fit. look_up: what may be newer than the cache has
-    it.
+    """Something that the content needs is missing, or does not fit. look_up: objects that may be newer than in the
+    cache.
     """
 
     def __init__(self, text: str, *look_up: LookUp) -> None:
@@ -78,7 +78,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 def sources_of(view: View, snapshot: Snapshot) -> list[Source]:
-    """One for a single snapshot; for a group those that it selects, by the names of the claims. Raises CantTell."""
+    """The source of a single snapshot, or those that a group selects, sorted by claim. Raises CantTell."""
     if isinstance(snapshot, VolumeGroupSnapshot):
         selector, namespace = snapshot.spec.source.selector, snapshot.metadata.namespace
         assert selector is not None
@@ -186,8 +186,8 @@ def content_for(view: View, snapshot: Snapshot, sources: Sequence[Source], found
 
 
 def _annotations(snapshot: Snapshot, found: Class) -> Mapping[str, str]:
-    """The secret; or the mark that a driver may have been asked, see docs/decisions/0014, which groups do without.
-    Raises CantTell.
+    """The annotations that name the class's secret; without one the mark that a driver may have been asked (see
+    docs/decisions/0014), which groups do without. Raises CantTell.
     """
     row, meta = row_of(snapshot), snapshot.metadata
     tokens = {f"{row.prefix}content.name": wanted_content(snapshot), f"{row.prefix}.namespace": meta.namespace}
@@ -203,7 +203,9 @@ def _annotations(snapshot: Snapshot, found: Class) -> Mapping[str, str]:
 
 
 def _label(view: View, volume: PersistentVolume) -> Mapping[str, str]:
-    """In distributed mode, the first node that reaches the volume; none for a volume that says nothing of nodes."""
+    """The label with the first node that reaches the volume, in distributed mode; none for a volume that says nothing
+    of nodes.
+    """
     affinity = volume.spec.node_affinity
     if not view.distributed or affinity is None or affinity.required is None:
         return {}
@@ -245,7 +247,7 @@ def copied(
 
 
 def as_json(status: msgspec.Struct | None) -> dict[str, Any] | None:
-    """None where there is no status."""
+    """The status as JSON values, None where there is no status."""
     found: dict[str, Any] | None = None if status is None else msgspec.to_builtins(status)
     return found
 
@@ -290,5 +292,5 @@ def kind_of(obj: Object) -> Kind[Any]:
 
 
 def reference_of(obj: Object) -> ObjectReference:
-    """For Events."""
+    """The object as that of an Event."""
     return reference_to(obj, kind_of(obj))

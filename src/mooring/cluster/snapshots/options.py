@@ -10,7 +10,7 @@ from mooring.base.flags import flag, gate
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SnapshotControllerOptions:
-    """groups: whether group snapshots are taken care of."""
+    """The options of the snapshot controller. groups: whether group snapshots are taken care of."""
 
     worker_threads: int = flag(
         "worker-threads", INT, 10, "How many workers there are for each: snapshots, contents and claims."

@@ -19,7 +19,7 @@ Needy: TypeAlias = str | Key
 """A snapshot or a group by its uid, or a claim."""
 
 KEYS_MAX: Final = 20_000
-"""For unanswered writes; one that is forgotten for a newer one is not waited for."""
+"""Keys with unanswered writes at most; a write that is forgotten for a newer one is not waited for."""
 LOOK_S: Final = 1.0
 """How often a claim is looked at while a content of it is on its way: one that arrives wakes it anyway."""
 
@@ -46,7 +46,7 @@ class UnseenWrites:
 
     @contextlib.contextmanager
     def under_way(self, *claims: Key) -> Iterator[None]:
-        """While a content of these claims is being made."""
+        """Hold these claims while a content of them is being made."""
         self._under_way.update(claims)
         try:
             yield
@@ -55,7 +55,7 @@ class UnseenWrites:
 
     @contextlib.contextmanager
     def noted(self, *needy: Needy) -> Iterator[None]:
-        """Around a write for a snapshot and its claims."""
+        """Note a write for a snapshot and its claims, if it gets no answer."""
         try:
             yield
         except (ApiError, Failed) as error:
@@ -65,20 +65,20 @@ class UnseenWrites:
             raise
 
     def note(self, needy: Needy) -> None:
-        """A write for it was not answered just now, or may have been sent by a former process."""
+        """Note that a write was not answered just now, or may have been sent by a former process."""
         if needy not in self._until and len(self._until) >= KEYS_MAX:
             del self._until[next(iter(self._until))]
         self._until[needy] = self._clock.now() + LATE_S
 
     def wait_s(self, needy: Needy) -> float | None:
-        """Until the next look: 0 after an unanswered write that can't come any more, None where there was none."""
+        """Seconds until the next look: 0 after an unanswered write that can't come any more, None without one."""
         if isinstance(needy, Key) and needy in self._under_way:
             return LOOK_S
         until = self._until.get(needy)
         return None if until is None else max(0.0, until - self._clock.now())
 
     def forget(self, needy: Needy) -> None:
-        """It is gone."""
+        """Forget a snapshot, group or claim that is gone."""
         self._until.pop(needy, None)
 
 

@@ -80,7 +80,7 @@ class Reconciler:
                     raise Failed(failure.error if failure is not None else str(error), problem=failure) from error
 
     async def _perform(self, action: d.Action, claims: tuple[Key, ...]) -> None:
-        """claims: those that a content needs."""
+        """Perform one action. claims: those that a content needs."""
         match action:
             case d.LookUp():
                 await look_up(self._cluster, self._caches[action.kind.plural], action)
@@ -122,7 +122,7 @@ class Reconciler:
             await self.write(obj, patch, "status")
 
     async def _create(self, body: Mapping[str, Any]) -> None:
-        """One that is there already is looked at anew: Stale."""
+        """Create the object. Where one of its name exists, put that into the cache and raise Stale."""
         kind = next(one for one in _WRITTEN if one.name == body["kind"])
         cache, name, namespace = (
             self._caches[kind.plural],
@@ -178,7 +178,7 @@ def _set_finalizer(body: Json, *, held: bool) -> bool:
 
 
 class _Change(NamedTuple):
-    """strictly: of this version of the object alone, since it holds only while the object is as it was judged."""
+    """A patch. strictly: of this version of the object alone, since it holds only while that is as it was judged."""
 
     obj: Any
     patch: Patch
@@ -209,8 +209,8 @@ def changed_by(action: d.Action) -> _Change:
 
 
 def bound(content: Content, uid: str, class_name: str) -> Patch:
-    """With our finalizer in the same patch: from now on the content is not to vanish. The mark of a former snapshot's
-    deletion goes.
+    """The patch that binds the content, with our finalizer, since from now on it is not to vanish. The mark of a former
+    snapshot's deletion goes.
     """
     row, held = row_of(content), finalizers_of(content)
     protected = {"finalizers": [*held, row.content_finalizer]} if row.content_finalizer not in held else {}
@@ -227,7 +227,7 @@ def annotation(obj: Object, name: str, value: str | None) -> Patch:
 
 
 def _owner_json(owner: OwnerReference) -> Mapping[str, Any]:
-    """As the API server takes it, without fields that say nothing."""
+    """The owner reference as the API server takes it, without fields that say nothing."""
     flags = {"controller": owner.controller, "blockOwnerDeletion": owner.block_owner_deletion}
     named = {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
     return {**named, **{key: value for key, value in flags.items() if value is not None}}
@@ -237,8 +237,9 @@ def _owner_json(owner: OwnerReference) -> Mapping[str, Any]:
 
 
 async def look_up(cluster: Cluster, cache: Informer[Any], look: d.LookUp) -> None:
-    """One GET, since the watches of different kinds are not in step. Raises Stale, also where the cache does not take
-    the answer: it is of before a set-back of the API server, and is about to list anew; strictly: ApiError.
+    """GET the object once, since the watches of different kinds are not in step. Raises Stale where that is news, also
+    where the cache does not take the answer: the cache is of before a set-back of the API server, and is about to list
+    anew. strictly: raises ApiError, too.
     """
     kind, key = look.kind, look.key
     before = cache.store.get(key)

@@ -70,4 +70,4 @@ REFUSALS: Final[Mapping[str, Mapping[type, Refusal]]] = {
         d.DeleteMember: Refusal("GroupSnapshotDeleteError", "VolumeSnapshot: "),
     },
 }
-"""By the noun of a row; an action that is not named is only logged, and tried again."""
+"""The refusals by a row's noun and the action; an action that is not named is only logged, and tried again."""

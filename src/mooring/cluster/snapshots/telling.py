@@ -21,11 +21,11 @@ from mooring.control.result import Retry, Stale
 log = logger(__name__)
 
 ERROR_BYTES_MAX: Final = 1024
-"""For a status' message: the API server takes more, and an Event shows no more."""
+"""The longest message of a status: the API server takes more, and an Event shows no more."""
 
 
 class Telling:
-    """For the snapshots of one kind."""
+    """Tells users about failures of the snapshots of one kind."""
 
     def __init__(self, row: Row, view: View, reconciler: Reconciler, events: EventRecorder, clock: Clock) -> None:
         self._row, self._view, self._reconciler, self._clock = row, view, reconciler, clock
@@ -36,9 +36,9 @@ class Telling:
         self._once.forget(uid)
 
     async def show(self, key: Key, failure: Failure) -> bool:
-        """Tells the failure by an Event and, if it is to be saved, in the status; the same one is told once by
-        each process: the one that wrote it may have died before its Event was sent. False for one that stood there
-        before. Raises Retry, after telling, where the status could not be written.
+        """Tell the failure by an Event and, if it is to be saved, in the status. Each process tells one failure once,
+        since the process that wrote the status may have died before its Event was sent. Return False for a failure that
+        the status showed before. Raises Retry, after telling, where the status could not be written.
         """
         snapshot: Snapshot | None = self._view.of(self._row).get(key)
         if snapshot is None:
@@ -60,8 +60,8 @@ class Telling:
     async def _save_error(
         self, snapshot: Snapshot, status: Mapping[str, Any], text: str, *, unready: bool
     ) -> Failed | None:
-        """The API server's refusal, after which it has to be tried again; None where the snapshot has moved: its change
-        brings it again.
+        """Write the error to the status. Return the API server's refusal, after which the write has to be tried again;
+        None where it is done, or the snapshot has changed, which wakes its key.
         """
         error = {"time": rfc3339(self._clock.wall_s()), "message": text}
         shown = {**status, "error": error, **({"readyToUse": False} if unready else {})}

@@ -87,7 +87,7 @@ class View(msgspec.Struct, frozen=True):
         return self.snapshots if row is SINGLES else self.groups
 
     def content(self, row: Row, name: str) -> Any:
-        """None where there is none, or no name."""
+        """The content of this name; None where there is none, or no name."""
         contents: Reader[Any] = self.contents if row is SINGLES else self.group_contents
         return contents.get(Key("", name)) if name else None
 
@@ -113,11 +113,11 @@ class View(msgspec.Struct, frozen=True):
         return self.snapshots.by(BY_CLAIM, str(claim))
 
     def snapshots_of(self, claim: Key) -> tuple[VolumeSnapshot, ...]:
-        """Those of this claim, in whatever state."""
+        """The snapshots of this claim, in whatever state."""
         return self.snapshots.by(BY_SOURCE, str(claim))
 
     def is_restored_from(self, snapshot: Key) -> bool:
-        """True while a claim waits for a volume that is filled from it."""
+        """True while a claim waits for a volume that is filled from the snapshot."""
         return bool(self.claims.by(BY_RESTORE, str(snapshot)))
 
 
@@ -125,14 +125,14 @@ class View(msgspec.Struct, frozen=True):
 
 
 def bound_name(snapshot: Snapshot) -> str:
-    """The name of the content that its status names, "" for none."""
+    """The name of the content that the snapshot's status names, "" for none."""
     if isinstance(snapshot, VolumeGroupSnapshot):
         return (snapshot.status.bound_volume_group_snapshot_content_name if snapshot.status else None) or ""
     return (snapshot.status.bound_volume_snapshot_content_name if snapshot.status else None) or ""
 
 
 def imported_name(snapshot: Snapshot) -> str:
-    """The name of the content that it imports, "" for a dynamic one."""
+    """The name of the content that the snapshot imports, "" for a dynamic one."""
     if isinstance(snapshot, VolumeGroupSnapshot):
         return snapshot.spec.source.volume_group_snapshot_content_name or ""
     return snapshot.spec.source.volume_snapshot_content_name or ""
@@ -143,7 +143,7 @@ def is_ready(snapshot: Snapshot) -> bool:
 
 
 def is_dynamic(snapshot: Snapshot) -> bool:
-    """Also for the member of a group whose volume has no claim: there the name of the claim is ""."""
+    """True for a snapshot that imports no content, also for a group's member whose volume has no claim ("")."""
     return not imported_name(snapshot)
 
 
@@ -172,7 +172,7 @@ def wanted_content(snapshot: Snapshot) -> str:
 
 
 def content_key(snapshot: Snapshot) -> Key:
-    """Of the content that it is bound to, or is to be bound to, whether that is there or not."""
+    """The key of the content that the snapshot is bound to, or is to be bound to, whether or not that exists."""
     return Key("", bound_name(snapshot) or wanted_content(snapshot))
 
 
@@ -195,12 +195,12 @@ def is_imported(content: Content) -> bool:
 
 
 def group_handle_of(content: Content) -> str:
-    """The driver's name of the group that it is, or is of; "" where none is known."""
+    """The handle of the group that the content is, or is of; "" where none is known."""
     return (content.status.volume_group_snapshot_handle if content.status else None) or ""
 
 
 def lacks_finalizer(content: Content) -> bool:
-    """Finalizers can't be added to what is being deleted."""
+    """True where our finalizer has to be added: none can be added to a content that is being deleted."""
     return row_of(content).content_finalizer not in finalizers_of(content) and not is_deleting(content)
 
 
@@ -217,8 +217,8 @@ def handle_key(driver: str, volume_handle: str) -> str:
 
 
 def _claim_in_need(snapshot: VolumeSnapshot) -> Iterable[str]:
-    """A member that is being deleted stays as long as its group, whose content says by itself whether it is in the
-    making.
+    """The claim of a snapshot that may be in the making. A member that is being deleted needs none: its group's content
+    says by itself whether it is in the making.
     """
     key = claim_of(snapshot)
     ends = is_deleting(snapshot) and (AS_SOURCE_FINALIZER not in finalizers_of(snapshot) or is_member(snapshot))
@@ -250,7 +250,7 @@ def _contents(snapshot: Snapshot) -> Iterable[str]:
 
 
 def _class_in_need(snapshot: Snapshot) -> Iterable[str]:
-    """ "" where one has to be chosen."""
+    """The class that a snapshot needs, "" where one has to be chosen."""
     return () if is_ready(snapshot) else (class_name_of(snapshot),)
 
 

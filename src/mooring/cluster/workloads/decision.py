@@ -8,7 +8,7 @@ from mooring.api.pods import Pod
 
 
 class CreatePods(msgspec.Struct, frozen=True):
-    """So many pods of the template."""
+    """Create so many pods from the template."""
 
     count: int
 

@@ -24,7 +24,7 @@ class Claimed(msgspec.Struct, Generic[T], frozen=True):
 
 
 def claim(owner: Object, selector: LabelSelector | None, objects: Iterable[T]) -> Claimed[T]:
-    """A workload that is being deleted adopts and releases nothing."""
+    """Sort the objects by what they are to the owner. One that is being deleted adopts and releases nothing."""
     mine: list[T] = []
     adopt: list[T] = []
     release: list[T] = []
@@ -43,7 +43,7 @@ def controller_of(obj: Object) -> OwnerReference | None:
 
 
 def reference(kind: Kind[Any], obj: Object) -> dict[str, Any]:
-    """To the object as the controller of another."""
+    """The owner reference to the object as the controller of another."""
     return {
         "apiVersion": kind.api_version,
         "kind": kind.name,
@@ -55,7 +55,7 @@ def reference(kind: Kind[Any], obj: Object) -> dict[str, Any]:
 
 
 def references_of(obj: Object) -> list[dict[str, Any]]:
-    """As JSON values."""
+    """The object's owner references as JSON values."""
     return [msgspec.to_builtins(one) for one in obj.metadata.owner_references or ()]
 
 

@@ -70,8 +70,8 @@ def soonest_s(pods: Iterable[Pod], min_ready_s: int, now: float) -> float | None
 
 
 def ready_since(pod: Pod) -> float:
-    """Seconds since the epoch. A condition without a time counts from the pod's creation: node agents may leave it
-    out.
+    """When the pod became ready, in seconds since the epoch. A condition without a time counts from the pod's creation:
+    node agents may leave it out.
     """
     ready = _ready(pod)
     return _seconds(
@@ -84,7 +84,7 @@ def created_at(obj: Object) -> float:
 
 
 def first_to_go(pods: Iterable[Pod], count: int, beside: Iterable[Pod] = ()) -> tuple[Pod, ...]:
-    """So many of the pods that are missed least: without a node, not ready, cheap, on a crowded node, young.
+    """So many pods, those that are missed least: without a node, not ready, cheap, on a crowded node, young.
 
     beside: other pods that make a node crowded.
     """
@@ -136,12 +136,12 @@ def _whole(text: str) -> int:
 
 
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
-"""Those of which no bad word is made."""
+"""The letters of a hash, of which no bad word is made."""
 
 
 def template_hash(template: Mapping[str, Any], collisions: int | None) -> str:
-    """Looks like upstream's, and is another one: that hashes Go's structs. collisions: how often the hash met another
-    template's.
+    """The template's hash, which looks like upstream's and differs: that hashes Go's structs. collisions: how often it
+    met another template's.
     """
     text = msgspec.json.encode([template, collisions], order="deterministic")
     number = int.from_bytes(hashlib.blake2b(text, digest_size=4).digest())

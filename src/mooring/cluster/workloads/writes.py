@@ -36,10 +36,10 @@ class Writes:
     ) -> None:
         self.cluster, self.caches = runtime.cluster, caches
         self._recorder, self._kind, self._objects = recorder, kind, objects
-        self._writers: dict[str, ObjectWriter[Any]] = {}  # by plural
+        self._writers: dict[str, ObjectWriter[Any]] = {}  # by the kind's plural
 
     def tell(self, obj: Object, reason: str, message: str, level: str = NORMAL) -> None:
-        """An Event about an object of the kind."""
+        """Send an Event about an object of the kind."""
         meta = obj.metadata
         ref = ObjectReference(
             self._kind.api_version, self._kind.name, meta.namespace, meta.name, meta.uid, meta.resource_version
@@ -49,7 +49,7 @@ class Writes:
     # -- pods
 
     async def create_pod(self, owner: Object, body: Mapping[str, Any]) -> Pod:
-        """Raises Retry after an Event when it is refused."""
+        """Create the pod. Raises Retry when it is refused; the caller sends the Event."""
         try:
             made = await self.cluster.create(PODS, body, owner.metadata.namespace)
         except ApiError as error:
@@ -58,7 +58,7 @@ class Writes:
         return made
 
     async def delete_pod(self, pod: Pod) -> None:
-        """Counts as going from now on, unless that fails. One that is gone is fine. Raises Retry, Stale."""
+        """Delete the pod, unless it is gone. It counts as going from now on, unless that fails. Raises Retry, Stale."""
         uid = pod.metadata.uid
         self.caches.going.add(uid)
         try:
@@ -72,7 +72,7 @@ class Writes:
     async def own(
         self, kind: Kind[T], informer: Informer[T], owner: Object, claimed: Claimed[T], finalizer: str = ""
     ) -> None:
-        """Adopts and releases. finalizer: that adopted objects get. Raises Retry, Stale."""
+        """Adopt and release. finalizer: the one that adopted objects get. Raises Retry, Stale."""
         if claimed.adopt:
             await self.check_alive(owner)
         for obj in claimed.adopt:
@@ -95,8 +95,8 @@ class Writes:
             raise Stale(f"{self._kind.name} {key_of(owner)} is going")
 
     async def take_finalizer(self, pod: Pod, finalizer: str, *, strictly: bool = False) -> None:
-        """Nothing where the pod has none. strictly: this version of the pod only. Raises Stale where it has changed or
-        gone, and Retry.
+        """Remove the finalizer where the pod has it. strictly: this version of the pod only. Raises Stale where it has
+        changed or gone, and Retry.
         """
         if finalizer in finalizers_of(pod):
             with _refusals():
@@ -107,7 +107,7 @@ class Writes:
     async def amend(
         self, kind: Kind[T], informer: Informer[T], obj: T, change: Mapping[str, Any], *, subresource: str = ""
     ) -> None:
-        """A merge patch of this version of the object. Raises Retry, Stale."""
+        """Patch this version of the object by a merge patch. Raises Retry, Stale."""
         with _refusals():
             await self._writer(kind, informer).patch(obj, merge_patch(change, of=obj), subresource, strictly=True)
 
@@ -120,7 +120,7 @@ class Writes:
         return await informer.write(key, self.cluster.create(kind, body, namespace))
 
     async def delete(self, kind: Kind[T], informer: Informer[T], obj: T, propagation: str = "") -> None:
-        """One that is gone is fine. Raises Stale where it could not be deleted now, and Retry."""
+        """Delete the object, unless it is gone. Raises Stale where it could not be deleted now, and Retry."""
         with _refusals():
             await self._writer(kind, informer).delete(obj, propagation=propagation)
 

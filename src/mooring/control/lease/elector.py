@@ -83,7 +83,7 @@ class LeaderElector:
         self._lock = LeaseLock(cluster, candidate, clock)
         self._clock, self._randomness = clock, randomness
         self._role = Role.STANDBY
-        self._next_try: Instant = 0.0  # to renew
+        self._next_try: Instant = 0.0  # when to renew next
         self._term = 0
         self._given_back = asyncio.Event()
         self._log = _log.bind(lock=f"{candidate.namespace}/{candidate.lock_name}", identity=candidate.identity)
@@ -115,7 +115,7 @@ class LeaderElector:
         return self._refusal
 
     async def run(self, work: Work, on_look: OnLook | None = None) -> None:
-        """Stands for election and works while leading, again and again. on_look: as of LeaseLock.
+        """Stands for election and works while leading, again and again. on_look: see LeaseLock.
 
         Returns when the work returned. Raises what the work raised, CancelledError once the work has ended and the
         Lease was given back, WorkOutlivesLease. A second cancellation gives nothing back.
@@ -170,7 +170,7 @@ class LeaderElector:
             self._log_once.error("Failed to acquire the Lease, trying again", _said(error))
 
     async def _pause(self) -> None:
-        """Until the next poll, or until the Lease runs out or is given back."""
+        """Wait for the next poll, or until the Lease runs out or is given back."""
         delay_s = self._times.retry_s * self._randomness.uniform(1.0, 1.0 + JITTER)
         spread_s = self._randomness.uniform(0.0, self._times.retry_s * _SPREAD)
         left_s = self._lock.left_s()

@@ -38,13 +38,13 @@ class LeaseLock:
         self._clock = clock
         self._kind = LEASES.whole()
         self._sighting: Sighting | None = None
-        self.version = ""  # of the Lease as last seen
+        self.version = ""  # the Lease's, as last seen
         self.last: WholeLease | None = None
         self.renewed_at: Instant = 0.0
         self.on_look: OnLook = _unheard
 
     async def read(self) -> WholeLease | None:
-        """None when there is no Lease. Raises ApiError."""
+        """Read the whole Lease, None when there is none. Raises ApiError."""
         try:
             lease = await self._cluster.get(self._kind, self._me.lock_name, self._me.namespace)
         except NotFound:
@@ -102,7 +102,7 @@ class LeaseLock:
         return max(0.0, self._sighting.expires_at(self._me.times.lease_s) - self._clock.now())
 
     def reference(self) -> ObjectReference:
-        """For events."""
+        """The Lease as the object of an event."""
         metadata = _mapping((self.last or {}).get("metadata"))
         uid, version = (_text(metadata.get(name)) for name in ("uid", "resourceVersion"))
         return ObjectReference(

@@ -30,7 +30,9 @@ ELECTION: Final = "/healthz/leader-election"
 FRESH_S: Final = 2.0
 """How long an answer counts."""
 PATIENCE_S: Final = 0.8
-"""With the API server: less than the second that a kubelet has with a probe, so that the reason still reaches it."""
+"""How long a probe waits for the API server: less than the second that a kubelet gives it, so that the reason still
+reaches the kubelet.
+"""
 
 DRIVER_S_MAX: Final = 3.0
 """How long the metrics page waits for the driver; well below the 10 s after which Prometheus gives a scrape up."""
@@ -84,8 +86,8 @@ class Pulse:
 
 
 class Health:
-    """driver_known: once the driver is identified. obstacle: the work's, "" when ready. overdue: of a Lease long not
-    renewed, or "".
+    """driver_known: set once the driver is identified. obstacle: the work's, "" when ready. overdue: a text about a
+    Lease that is long not renewed, or "".
 
     pulse: whether the API server answers, once it can be asked. An end of ours would not heal it: readiness tells it,
     liveness does not.

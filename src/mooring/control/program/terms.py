@@ -40,7 +40,7 @@ class LeasedWork(msgspec.Struct, frozen=True):
     #: Called once for each term.
     make_work: Callable[[], Work]
     starting: str = "Starting"
-    #: The Lease's, "" for the one that the flags name.
+    #: The Lease's namespace, "" for the one that the flags name.
     namespace: str = ""
 
 
@@ -52,8 +52,8 @@ class LeasedWorks(msgspec.Struct, frozen=True):
 
 
 class _NextTerm:
-    """The work of a term that is still to come. create_task: for what it does until then. is_warm: it follows the API
-    server.
+    """The work of a term that is still to come. create_task: starts what it does until then. is_warm: it follows the
+    API server until then.
     """
 
     def __init__(self, work: Work, create_task: CreateTask, *, is_warm: bool) -> None:
@@ -199,7 +199,7 @@ async def stand_for_election(
     metrics: Metrics,
     exit_now: Callable[[int], NoReturn],
 ) -> None:
-    """Run as many terms as the candidate wins. name: of the program, for its tasks. lock_name: as its events have it.
+    """Run as many terms as the candidate wins. name: the program's, for its tasks. lock_name: the Lease's, for events.
 
     exit_now: ends the process where a work can't be stopped that may no longer act.
     """

@@ -5,8 +5,8 @@ name `pvc-<uid>`; a VolumeAttachment names the PersistentVolume, a pod its claim
 goes by its own uid. A snapshot is traced by its own uid, since csi-snapshotter sees contents alone, which say that uid;
 where the snapshot itself is known, the work for it belongs to its claim's volume, too.
 
-It is learned from what the program lists, watches and writes: the caches keep fewer fields, and no request is made for
-it.
+Kinship is learned from what the program lists, watches and writes: the caches keep fewer fields, and no request is made
+for it.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from mooring.api.volume_names import unique_name
 from mooring.kube.cluster import Request
 
 KNOWN_MAX: Final = 200_000
-"""Objects; the oldest are forgotten. Volumes whose names say their claims' uid need no place here."""
+"""Objects that are remembered; the oldest are forgotten. Volumes whose names say their claims' uid need no place."""
 VOLUMES_MAX: Final = 16
-"""Of one object, as of a pod: each trace gets a span of its own."""
+"""Volumes of one object, such as a pod, whose traces get a span each."""
 _UID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 Place = tuple[str, str, str]
 """Plural, namespace, name."""
 UNIQUE: Final = "volume"
-"""In place of a plural: a volume by its name in a Node's status."""
+"""Stands in a `Place` for a plural: the name is that of a volume in a Node's status."""
 
 _PLURALS: Final[Mapping[str, str]] = {
     **{kind.name: kind.plural for kind in (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, VOLUME_ATTACHMENTS)},
@@ -47,7 +47,7 @@ _PLURALS: Final[Mapping[str, str]] = {
     "pod": PODS.plural,
     UNIQUE: UNIQUE,
 }
-"""By what controllers call their keys, and Events the kind that they are about."""
+"""Plurals by what controllers call their keys, and by the kind that an Event is about."""
 
 
 def place_of(label: str, key: Hashable) -> Place | str:
@@ -81,7 +81,7 @@ class Kinship:
         self._kin: dict[Place, tuple[Place | str, ...]] = {}
 
     def learn(self, obj: Any) -> None:
-        """obj: of a list, a watch, or an answer."""
+        """Learn which volumes an object belongs to. obj: from a list, a watch, or an answer."""
         if (kin_of := _KIN_OF.get(type(obj))) is not None:
             for place, kin in kin_of(obj):
                 self._kin.pop(place, None)  # it becomes the newest
@@ -90,7 +90,7 @@ class Kinship:
                 del self._kin[next(iter(self._kin))]
 
     def volumes(self, place: Place | str) -> tuple[str, ...]:
-        """The uids of its volumes, without any for what is no volume's."""
+        """The uids of the volumes that the place belongs to."""
         found = dict.fromkeys(self._uids(place))
         return tuple(found)[:VOLUMES_MAX]
 

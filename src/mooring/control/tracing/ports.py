@@ -106,7 +106,7 @@ async def traced_call(
     call: Call,
     driver: str = "",
 ) -> A:
-    """The answer of one call, as of `Driver.invoke`. driver: its name, "" where that is not known."""
+    """Make one call as `Driver.invoke` does, and its span. driver: its name, "" where that is not known."""
     service = rpc.path.strip("/").partition("/")[0]
     attributes: dict[str, Value] = {"rpc.system": "grpc", "rpc.service": service, "rpc.method": rpc.name}
     span = Span(f"{service}/{rpc.name}", tracing.now(), attributes | ({"mooring.driver": driver} if driver else {}))

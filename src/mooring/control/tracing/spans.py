@@ -32,7 +32,7 @@ from mooring.base.log import logger
 from mooring.control.tracing.steps import Span
 
 AGAIN_S: Final = 60.0
-"""Between two lines of the log about spans that could not be sent."""
+"""Seconds between two lines of the log about spans that could not be sent."""
 PROTOCOL: Final = "http/protobuf"
 _PROTOCOL_VARIABLES: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _HALF: Final = 2**64 - 1
@@ -41,7 +41,7 @@ _log = logger(__name__)
 
 
 def trace_id_of(uid: str) -> int:
-    """A uid's digits; of a name that is no uid, its digest."""
+    """The trace's name: a uid's digits, or the digest of a name that is no uid."""
     digits = uid.replace("-", "")
     try:
         found = int(digits, 16) if len(digits) == 32 else 0
@@ -115,8 +115,8 @@ class _Told(logging.Handler):
 
 
 def spans_over_http(name: str) -> Spans:
-    """To the collector that the variables OTEL_EXPORTER_OTLP_… name. Raises ConfigError for those that can't be
-    used.
+    """Spans for the collector that the variables OTEL_EXPORTER_OTLP_… name. Raises ConfigError for variables that can't
+    be used.
     """
     for variable in _PROTOCOL_VARIABLES:
         if (wanted := os.environ.get(variable, PROTOCOL)) != PROTOCOL:
@@ -133,7 +133,7 @@ def spans_over_http(name: str) -> Spans:
 
 
 def closed_beside(spans: Spans, done: Callable[[], None]) -> None:
-    """Closes them in a thread that no end of the program waits for, and calls `done` there."""
+    """Close the spans in a thread that no end of the program waits for, and call `done` there."""
 
     def close() -> None:
         spans.close()

@@ -38,9 +38,9 @@ class Span(msgspec.Struct):
     began: int
     attributes: dict[str, Value]
     ended: int = 0
-    #: Its text, None where all went well.
+    #: The error's text, None where all went well.
     error: str | None = None
-    #: It asked somebody else.
+    #: It is a request to another program.
     is_client: bool = True
 
 
@@ -59,20 +59,20 @@ class Step(msgspec.Struct, eq=False):
 
     #: The controller's name.
     controller: str
-    #: What it calls its keys, mostly a kind.
+    #: What the controller calls its keys, mostly a kind.
     label: str
     key: Hashable
     began: int
-    #: The last one, as is `because`.
+    #: The last decision about the key; `because` is the last reason.
     decision: Decision[Any] | None = None
     because: Because | None = None
     operations: list[tuple[Span, Place | str]] = msgspec.field(default_factory=list)
-    #: By uid, once its spans are made.
+    #: The step's spans, once they are made, by the volume's uid.
     parents: Mapping[str, Any] | None = None
 
 
 STEP: Final[ContextVar[Step | None]] = ContextVar("mooring.tracing.step", default=None)
-"""That of the running task, and of the tasks that it starts."""
+"""The step of the running task, and of the tasks that it starts."""
 
 
 class Tracing:
@@ -112,8 +112,8 @@ class Tracing:
         return int(self._clock.wall_s() * 1e9)
 
     def done(self, span: Span, error: str | None, place: Place | str = "") -> None:
-        """A write or a call. place: the object that it is about; what belongs to no step is in the trace of that
-        object's volume.
+        """Note a write or a call that has ended. place: the object that it is about; what belongs to no step is in the
+        trace of that object's volume.
         """
         span.ended, span.error = max(span.began, self.now()), error
         step = STEP.get()
@@ -131,7 +131,7 @@ class Tracing:
             self._sink.put(uid, span)
 
     def _end(self, step: Step | None, failure: str = "", *, is_noticed: bool = True) -> None:
-        """is_noticed: False where the step may have ended before."""
+        """Make the spans of a step that has ended. is_noticed: False where it may have ended before."""
         if step is None or step.parents is not None:
             return
         about, is_new = place_of(step.label, step.key), self._is_new(step)

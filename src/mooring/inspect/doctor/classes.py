@@ -38,7 +38,7 @@ _NAME: Final = re.compile(r"csi\.storage\.k8s\.io/(?P<what>(?:[\w-]+-)?)secret-n
 
 
 class SecretName(NamedTuple):
-    """key: of the class's parameter."""
+    """The Secret that a class names. key: the class's parameter."""
 
     namespace: str
     name: str
@@ -54,7 +54,7 @@ def driver_of(item: Item[Any]) -> str:
 
 
 def secrets_of(item: Item[Any]) -> Iterator[SecretName]:
-    """Those that a class names without templates."""
+    """The Secrets that a class names without templates."""
     parameters: dict[str, str] = item.obj.parameters or {}
     for key, name in parameters.items():
         found = _NAME.fullmatch(key)

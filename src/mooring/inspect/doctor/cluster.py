@@ -81,7 +81,7 @@ def _put(inventory: Inventory, kind: Kind[Any], body: dict[str, Any]) -> None:
 
 
 async def _pods(inventory: Inventory, cluster: Cluster) -> None:
-    """Those that run a sidecar, and that nobody makes anew: the others have their workload."""
+    """Read the pods that run a sidecar and have no owner: the others are judged by their workload."""
     try:
         async for pod in list_all(cluster, BARE_PODS):
             if _is_bare(pod):

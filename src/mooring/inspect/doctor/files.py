@@ -194,7 +194,7 @@ def _text_of(path: Path) -> str:
 
 
 def _set_namespace(body: Json, namespace: str, *, is_namespaced: bool) -> None:
-    """As kustomize does: on the object, and on the service accounts that a binding names."""
+    """Set it as kustomize does: on the object, and on the service accounts that a binding names."""
     metadata = body.get("metadata")
     if is_namespaced and isinstance(metadata, dict):
         metadata["namespace"] = namespace

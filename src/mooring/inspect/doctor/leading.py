@@ -26,8 +26,8 @@ def leading(inventory: Inventory) -> Iterator[Finding]:
 
 
 def _silent(inventory: Inventory) -> Iterator[Finding]:
-    """Of sidecars whose names say that they are: the provisioner's Lease has its driver's name alone, and a CSIDriver
-    tells it.
+    """Leases that their holders do not renew. A Lease is known by its name: the provisioner's has its driver's name
+    alone, which a CSIDriver tells.
     """
     drivers = {one.name for one in inventory.all(CSI_DRIVERS)}
     own = {LOCKS["csi-provisioner"].format(sanitised(driver)) for driver in drivers}
@@ -52,7 +52,7 @@ def _silent(inventory: Inventory) -> Iterator[Finding]:
 
 
 def _alone(sidecar: Sidecar) -> Iterator[Finding]:
-    """Of a driver on each node, --node-deployment shares the work in place of an election."""
+    """A sidecar whose replicas all act. With --node-deployment those of all nodes share the work instead."""
     if sidecar.is_on("leader-election") or sidecar.pods.replicas < 2 or sidecar.is_on("node-deployment"):
         return
     yield Finding(

@@ -181,7 +181,7 @@ LISTED: Final[tuple[Kind[Any], ...]] = (
     GROUP_SNAPSHOT_CLASSES,
     LEASES,
 )
-"""What is read as a whole. Pods, definitions and secrets are chosen (`cluster.py`)."""
+"""The kinds that are read as a whole. Of pods, definitions and secrets some are chosen (`cluster.py`)."""
 READ: Final[tuple[Kind[Any], ...]] = (*LISTED, BARE_PODS, DEFINITIONS, BARE_SECRETS)
 
 AnyClass = StorageClass | VolumeAttributesClass | VolumeSnapshotClass | VolumeGroupSnapshotClass
@@ -209,7 +209,7 @@ class Marks(Protocol):
 
 
 class Item(msgspec.Struct, Generic[T_co], frozen=True):
-    """marks: None for an object of a cluster."""
+    """An object of a file or a cluster. marks: None for one of a cluster."""
 
     kind: Kind[Any]
     obj: T_co
@@ -221,7 +221,7 @@ class Item(msgspec.Struct, Generic[T_co], frozen=True):
 
     @property
     def namespace(self) -> str:
-        """As it will be; "" for a kind without."""
+        """The object's namespace, `default` where it names none; "" for a kind without."""
         return (self.obj.metadata.namespace or "default") if self.kind.namespaced else ""
 
     def __str__(self) -> str:

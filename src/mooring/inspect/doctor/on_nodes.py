@@ -90,7 +90,7 @@ def _lacking(inventory: Inventory, driver: str, by_node: ByNode, plugin: Pods) -
 
 
 def _is_chosen(node: Item[Node], plugin: Pods) -> bool:
-    """By its labels. Nobody judges affinities here: with one, no node is told of."""
+    """True when the plugin's nodeSelector fits the node. Affinities are not judged: with one, no node is reported."""
     labels = node.obj.metadata.labels or {}
     return "nodeAffinity" not in plugin.spec.affinity and plugin.spec.node_selector.items() <= labels.items()
 

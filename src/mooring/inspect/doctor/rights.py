@@ -132,7 +132,7 @@ def _grant(inventory: Inventory, binding: Item[Binding], namespace: str) -> Gran
 
 
 def _rules(inventory: Inventory, role: Item[Role]) -> tuple[Rule, ...]:
-    """With those of the roles that it takes together: a cluster has filled them in, files have not."""
+    """The role's rules, with those of the roles that it aggregates: a cluster has filled them in, files have not."""
     if role.obj.aggregation_rule is None:
         return role.obj.rules
     selectors = role.obj.aggregation_rule.cluster_role_selectors

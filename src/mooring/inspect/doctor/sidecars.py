@@ -38,7 +38,7 @@ SUBCOMMANDS: Final = {
     "attachdetach": "attachdetach",
     "binder": "binder",
 }
-"""Of `mooring`, and the words of its --enable."""
+"""The program that each subcommand of `mooring`, or word of its --enable, stands for."""
 _NAMES: Final = {**dict.fromkeys(PROGRAMS), **OTHER_NAMES}
 _FLAG: Final = re.compile(r"--?(?P<name>[A-Za-z][\w.-]*)(?:=(?P<value>.*))?", re.DOTALL)
 
@@ -94,7 +94,7 @@ class Sidecar(msgspec.Struct, frozen=True):
         return self.is_ours or found is None or (int(found[1]), int(found[2])) >= (major, minor)
 
     def flag(self, name: str) -> Flag | None:
-        """The last one counts."""
+        """The flag of this name; the last one counts."""
         return next((one for one in reversed(self.flags) if one.name == name), None)
 
     def is_on(self, name: str) -> bool:
@@ -111,7 +111,7 @@ class Sidecar(msgspec.Struct, frozen=True):
         return found
 
     def path(self, *more: str | int) -> tuple[str | int, ...]:
-        """To the container, and into it."""
+        """The path to the container, and into it."""
         return (*self.pods.path, "containers", self.number, *more)
 
     def where(self, flag: Flag | None = None) -> str:

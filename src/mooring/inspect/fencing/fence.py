@@ -107,7 +107,7 @@ class Fence:
         return Outcome(CHANGED)
 
     async def unfence(self, *, also_not_ready: bool) -> Outcome:
-        """The same of the end of our statement."""
+        """Take back our statement, and report it by an Event."""
         for _ in range(TRIES_MAX):
             node, taints = await self._read()
             if not is_fenced(node):

@@ -45,7 +45,7 @@ class NodeFacts(msgspec.Struct, frozen=True):
 
 
 def fence_points(facts: NodeFacts) -> tuple[Point, ...]:
-    """It may be fenced where all of them are proofs."""
+    """The points on fencing the node: it may be fenced where all of them are proofs."""
     return (*_readiness(facts), *_lease(facts), *_prover(facts))
 
 

@@ -91,7 +91,7 @@ async def _read_pod(reading: Reading, key: Key) -> None:
 
 
 async def _read_claim(reading: Reading, key: Key) -> None:
-    """With the pods that use it, and all attachments of its volume."""
+    """Read the claim, the pods that use it, and all attachments of its volume."""
     await reading.claim(key)
     claim = reading.scene.claims.get(key)
     if claim is not None:
@@ -121,7 +121,7 @@ async def _read_snapshot(reading: Reading, key: Key) -> None:
 
 
 async def _read_group(reading: Reading, key: Key) -> None:
-    """With the contents and sources of its members."""
+    """Read the group, and the contents and sources of its members."""
     await reading.group(key)
     for member in members_of(reading.scene, reading.scene.groups.get(key)):
         await reading.snapshot(key_of(member))

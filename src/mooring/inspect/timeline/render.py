@@ -54,7 +54,7 @@ def headline(line: Timeline) -> str:
 
 
 def offset(line: Timeline, number: int) -> str:
-    """From the first moment to this one, in whole seconds."""
+    """The time from the first moment to this one, in whole seconds."""
     return f"+{ago(int(line.moments[number].at_s) - int(line.begin_s))}"
 
 
@@ -64,7 +64,7 @@ def waits(gap: Gap) -> str:
 
 
 def as_values(line: Timeline) -> dict[str, Any]:
-    """For JSON and YAML. An empty `who` or `waitsFor` stands for unknown."""
+    """The timeline for JSON and YAML. An empty `who` or `waitsFor` stands for unknown."""
     return {
         "object": line.subject,
         "from": rfc3339(line.begin_s),

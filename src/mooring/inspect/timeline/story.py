@@ -128,14 +128,14 @@ def in_order(moments: Iterable[Moment], lanes: Iterable[Lane]) -> tuple[Moment, 
 
 
 def _rank(moment: Moment, kind: str) -> tuple[int, int]:
-    """What an object's end is about comes last, what it began with first."""
+    """The place of moments of one second: what an object began with comes first, what its end is about last."""
     words = (f"{kind} {moment.source.value} {moment.reason}".rstrip(), f"{kind} {moment.source.value}", kind)
     rank = next((_RANKS[one] for one in words if one in _RANKS), len(_LIFE))
     return (1, rank) if moment.source is Source.DELETED else (0, rank)
 
 
 def gaps_of(moments: Sequence[Moment], gap_s: float) -> tuple[Gap, ...]:
-    """Between whole seconds, as most times are."""
+    """The gaps between moments, in whole seconds, as most times are."""
     found = [
         _gap(number, float(int(after.at_s) - int(before.at_s)), moments[number + 1 :])
         for number, (before, after) in enumerate(pairwise(moments))

@@ -71,7 +71,7 @@ class Traced(ApiStruct, frozen=True):
 
 
 def traced(whole: dict[str, Any]) -> Traced:
-    """Of what can't be read nothing is kept."""
+    """The object's traces; none where it can't be read."""
     try:
         return msgspec.convert(whole, Traced)
     except msgspec.ValidationError:

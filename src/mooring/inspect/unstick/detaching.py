@@ -26,8 +26,8 @@ from mooring.sidecars.attacher.view import NODE_ID_ANNOTATION
 
 
 class Detach(msgspec.Struct, frozen=True):
-    """One call. node: its name. secret: None for none. then: the verdicts after its success, by the facts of the look
-    before it.
+    """One ControllerUnpublishVolume. node: its name. secret: None for none. then: the verdicts after its success, by
+    the facts of the look before it.
     """
 
     handle: str

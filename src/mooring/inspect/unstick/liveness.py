@@ -23,8 +23,8 @@ SOON_S: Final = 60.0
 
 
 def sidecar_points(facts: Facts, program: str, *, needs_word: bool, has_word: bool) -> Iterator[Point]:
-    """On a sidecar of the driver. needs_word: without a Lease only the driver's answer counts. has_word: the driver's
-    answer is a proof.
+    """Points on a sidecar of the driver. needs_word: without a Lease only the driver's answer counts. has_word: the
+    driver's answer is a proof.
     """
     driver = facts.driver
     locks = (LOCKS[program].format(sanitised(driver)), TOGETHER.format(sanitised(driver)))
@@ -49,7 +49,7 @@ def sidecar_points(facts: Facts, program: str, *, needs_word: bool, has_word: bo
 
 
 def protection_points(facts: Facts) -> Iterator[Point]:
-    """On the controllers that protect claims and volumes in use."""
+    """Points on the controllers that protect claims and volumes in use."""
     yield from _controller_points(facts, PROTECTION, *PROTECTION_LOCKS)
 
 
@@ -76,7 +76,7 @@ def _its_move(facts: Facts, who: str, live: LiveLease) -> Objection:
 
 
 def _too_soon(facts: Facts, who: str) -> Iterator[Point]:
-    """For a program without a Lease."""
+    """The objection that a program whose Lease nobody sees may be about to act."""
     since_s = facts.scene.now_s - seconds_of(facts.obj.metadata.deletion_timestamp)
     if since_s < SOON_S:
         yield Objection(

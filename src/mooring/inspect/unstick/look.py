@@ -93,7 +93,7 @@ class Look:
         return f"{self.kind} {self._key}"
 
     async def again(self) -> Facts | None:
-        """None once the object is gone, or is another one of its name. Raises ApiError, DriverError, CannotLook."""
+        """Look again; None once the object is gone or replaced. Raises ApiError, DriverError, CannotLook."""
         kind = KINDS[self.kind]
         try:
             whole = await self._cluster.get(kind.whole(), self._key.name, self._key.namespace)
@@ -156,7 +156,7 @@ class Look:
         return await witness.about_volume(traces.driver, handle, _nodes_of(pv), handles)
 
     async def _failures(self, obj: Any) -> dict[str, str]:
-        """By program, the last error of its tries to let the object go."""
+        """The last error of each program's tries to let the object go, by program."""
         if isinstance(obj, VolumeAttachment):
             error = obj.status.detach_error
             return {"csi-attacher": error.message} if error is not None and error.message else {}
@@ -218,7 +218,7 @@ class _Surroundings:
             shelf.put(await self._cluster.get(kind, key.name, key.namespace))
 
     async def _list(self, shelf: Shelf[T], kind: Kind[T], selection: Selection = EVERYTHING) -> None:
-        """Nothing of a kind that the cluster does not have."""
+        """Put all objects of the kind on the shelf, none where the cluster does not serve it."""
         with contextlib.suppress(NotServed):
             async for one in list_all(self._cluster, kind, selection):
                 shelf.put(one)
@@ -231,7 +231,7 @@ def _node_of(content: Any, node_ids: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _nodes_of(pv: PersistentVolume | None) -> NodeSelector | None:
-    """From which it can be reached, None for all."""
+    """The nodes from which the volume can be reached, None for all."""
     return pv.spec.node_affinity.required if pv is not None and pv.spec.node_affinity is not None else None
 
 
@@ -256,7 +256,7 @@ def authors_of(whole: Mapping[str, Any]) -> dict[str, Author]:
 
 
 def _finalizers(fields: Any) -> Iterator[str]:
-    """From elements like `v:"kubernetes.io/pvc-protection"`."""
+    """The finalizers that managedFields name, in elements like `v:"kubernetes.io/pvc-protection"`."""
     for name in ("f:metadata", "f:finalizers"):
         fields = fields.get(name) if isinstance(fields, dict) else None
     for element in fields if isinstance(fields, dict) else ():

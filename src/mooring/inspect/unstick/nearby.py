@@ -102,13 +102,13 @@ class NearbySearch:
         return traces, {one.metadata.name: self._node_id(one) for one in csi_nodes if self._node_id(one)}
 
     async def _nodes(self, kind: str, obj: Any) -> list[Node]:
-        """Whose kubelets may report the volume."""
+        """The nodes whose kubelets may report the volume."""
         if kind == "volumeattachment":
             return await self._named(NODES, obj.spec.node_name)
         return await self._all(NODES) if kind in ("pv", WHOLE) or (kind == "pvc" and obj.spec.volume_name) else []
 
     async def _csi_nodes(self, kind: str, obj: Any) -> tuple[list[CSINode], bool]:
-        """Those that matter, and whether the driver has its CSIDriver."""
+        """The CSINodes that matter, and whether the driver has its CSIDriver."""
         if not self._driver:
             return [], False
         is_installed = bool(await self._named(CSI_DRIVERS, self._driver)) if "/" not in self._driver else False

@@ -11,7 +11,7 @@ from mooring.inspect.printing import WIDTH, wrapped
 from mooring.inspect.unstick.table import Verdict
 
 Outcomes = Mapping[str, str]
-"""For finalizers that were to go: what kept them on, "" for nothing."""
+"""What kept a finalizer on that was to go, by its name; "" for nothing."""
 
 
 def as_text(subject: str, verdicts: Sequence[Verdict], outcomes: Outcomes, width: int = WIDTH) -> str:
@@ -51,7 +51,7 @@ def _details(one: Verdict, outcomes: Outcomes, width: int) -> Iterator[str]:
 
 
 def as_values(subject: str, verdicts: Sequence[Verdict], outcomes: Outcomes) -> dict[str, Any]:
-    """For JSON and YAML; absent is what is empty."""
+    """The verdicts for JSON and YAML; `takenOff` only where removal was tried, `problem` only where it failed."""
     return {"object": subject, "finalizers": [_entry(one, outcomes) for one in verdicts]}
 
 

@@ -30,7 +30,7 @@ SNAPSHOTTER = "csi-snapshotter"
 
 
 def of_snapshot(facts: Facts, finalizer: str) -> Iterator[Point]:
-    """Of a snapshot or a group: nothing is restored from it, and its content is gone or stays by its policy."""
+    """Points on a snapshot or a group: nothing is restored from it, and its content is gone or stays by its policy."""
     snapshot, view = facts.obj, view_of(facts.scene)
     key = key_of(snapshot)
     yield _judged(
@@ -43,7 +43,7 @@ def of_snapshot(facts: Facts, finalizer: str) -> Iterator[Point]:
 
 
 def restored_from_snapshot(facts: Facts, finalizer: str) -> Iterator[Point]:
-    """The provisioner's: no claim waits for a volume that is filled from it."""
+    """Points on the provisioner's finalizer of a snapshot: no claim waits for a volume that is filled from it."""
     if filled_from(facts.scene, key_of(facts.obj)):
         yield Objection(
             "a claim waits for a volume that is filled from it", f"kubectl -n {key_of(facts.obj).namespace} get pvc"
@@ -55,7 +55,7 @@ def restored_from_snapshot(facts: Facts, finalizer: str) -> Iterator[Point]:
 
 
 def source_of_snapshot(facts: Facts, finalizer: str) -> Iterator[Point]:
-    """Of a claim: no snapshot of it is in the making."""
+    """Points on a claim: no snapshot of it is in the making."""
     claim = facts.obj
     assert isinstance(claim, PersistentVolumeClaim)
     decision = decide_claim(view_of(facts.scene), key_of(claim))
@@ -75,7 +75,7 @@ def _judged(facts: Facts, goes: bool, because: str, way_out: str) -> Point:
 
 
 def data_of_content(facts: Facts, finalizer: str) -> Iterator[Point]:
-    """Of a content: its snapshot is gone, and so is what the driver made, or it is to stay on the storage."""
+    """Points on a content: its snapshot is gone, and so is what the driver made, or it is to stay on the storage."""
     content = facts.obj
     assert isinstance(content, VolumeSnapshotContent)
     key = snapshot_of(content)

@@ -31,8 +31,8 @@ ATTACHER_PREFIX: Final = "external-attacher/"
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """On one finalizer. setter: the program that sets it and takes it off. protects: what would be lost or leaked
-    without it.
+    """The verdict on a finalizer. setter: the program that sets it and takes it off. protects: what would be lost or
+    leaked without it.
     """
 
     finalizer: str
@@ -128,7 +128,7 @@ RULES: Final = (
 
 
 def verdicts(facts: Facts) -> tuple[Verdict, ...]:
-    """One for each finalizer of the object."""
+    """One verdict for each finalizer of the object."""
     return tuple(_verdict(facts, one) for one in finalizers_of(facts.obj))
 
 

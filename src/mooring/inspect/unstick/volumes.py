@@ -135,7 +135,7 @@ def cloning_of_claim(facts: Facts, finalizer: str) -> Iterator[Point]:
 
 
 def attachment_points(facts: Facts, finalizer: str) -> Iterator[Point]:
-    """Of a VolumeAttachment: its volume is detached from its node, or never was attached."""
+    """Points on a VolumeAttachment: its volume is detached from its node, or never was attached."""
     one, traces = facts.obj, facts.traces
     assert traces is not None
     assert isinstance(one, VolumeAttachment)
@@ -156,7 +156,7 @@ def attachment_points(facts: Facts, finalizer: str) -> Iterator[Point]:
 
 
 def volume_points(facts: Facts, finalizer: str) -> Iterator[Point]:
-    """Of a PersistentVolume: it is attached nowhere, and about to be attached nowhere."""
+    """Points on a PersistentVolume: it is attached nowhere, and about to be attached nowhere."""
     pv, traces = facts.obj, facts.traces
     assert traces is not None
     if facts.word is not None and facts.word.published_on:

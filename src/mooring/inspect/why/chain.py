@@ -64,7 +64,7 @@ class Link(msgspec.Struct, frozen=True):
 
 
 def unseen_link(step: str, text: str) -> Link:
-    """For what the rights of whoever asks do not show."""
+    """The link for what the rights of whoever asks do not show."""
     return Link(step, State.UNSEEN, text, Mover.UNKNOWN, "somebody with more rights")
 
 

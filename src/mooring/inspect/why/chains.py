@@ -55,7 +55,7 @@ MADE_FOR_OTHERS: Final = ("pod", "pvc")
 
 
 def refused_link(refused: SeenEvent, key: Key) -> Link:
-    """Of an object that its controller wants to create, and the API server refuses."""
+    """The link of an object that its controller wants to create, and the API server refuses."""
     owner = refused.involved_object
     told = diagnosed(refused.message, driver="", namespace=key.namespace, program=owner.kind)
     text = f'the {owner.kind} "{owner.name}" can\'t create it'

@@ -58,11 +58,11 @@ class _Pods(msgspec.Struct, frozen=True):
         return tuple(pod.metadata.name for pod in self.scene.pods.by(BY_CLAIM, str(claim)))
 
     def want(self) -> None:
-        """They are read before."""
+        """Do nothing: the pods are read before."""
 
 
 def _view(scene: Scene, claim: PersistentVolumeClaim) -> View:
-    """As the resizer of the claim's driver sees it. Whether that grows volumes without their nodes, no object says."""
+    """The view of the resizer of the claim's driver. No object says whether that grows volumes without their nodes."""
     driver = DriverCapabilities(_driver(scene, claim) or "no CSI driver", expands=True, modifies=True)
     return View(
         driver, ResizerOptions(), scene.claims, scene.volumes, scene.attributes_classes,
@@ -110,7 +110,7 @@ class _Failure(msgspec.Struct, frozen=True):
 
 
 def _told(claim: PersistentVolumeClaim, *conditions: str) -> _Failure | None:
-    """By a condition that holds."""
+    """The failure by the first of these conditions that holds."""
     found = (condition_of(claim, one) for one in conditions)
     return next(
         (_Failure(one.message, seconds_of(one.last_transition_time)) for one in found if one and one.status == "True"),
@@ -125,7 +125,7 @@ def _since_s(claim: PersistentVolumeClaim, condition: str) -> float:
 
 
 def _of_controller(scene: Scene, claim: PersistentVolumeClaim) -> _Failure | None:
-    """A condition, which goes with a success; else an Event of the growth that is under way."""
+    """The failure by a condition, which goes with a success; else by an Event of the growth that is under way."""
     told = _told(claim, names.CONTROLLER_ERROR)
     begun_s = _since_s(claim, names.RESIZING)
     events = (one for one in scene.events(claim, names.RESIZE_FAILED) if one.last_s >= begun_s)
@@ -133,8 +133,8 @@ def _of_controller(scene: Scene, claim: PersistentVolumeClaim) -> _Failure | Non
 
 
 def _of_node(scene: Scene, claim: PersistentVolumeClaim) -> _Failure | None:
-    """The kubelet's Events are about the pod. One about the claim is of the step before, unless it is newer than the
-    node's.
+    """The node's failure. The kubelet's Events are about the pod. One about the claim is of the controller's step,
+    unless it is newer than the node's.
     """
     told, begun_s = _told(claim, names.NODE_ERROR), _since_s(claim, names.FS_PENDING)
     reasons = ("FileSystemResizeFailed", names.RESIZE_FAILED)
@@ -162,7 +162,7 @@ def _smaller(claim: PersistentVolumeClaim) -> Command:
 
 
 def _nothing(scene: Scene, step: str, claim: PersistentVolumeClaim, because: Any) -> None:
-    """It does not grow, and is not modified."""
+    """No link: the claim does not grow, and is not modified."""
 
 
 def _works(scene: Scene, step: str, claim: PersistentVolumeClaim, because: Any) -> Link:
@@ -185,7 +185,7 @@ def _grows(scene: Scene, step: str, claim: PersistentVolumeClaim, because: Any) 
 
 
 def _nodes_turn(scene: Scene, step: str, claim: PersistentVolumeClaim, because: Any) -> Link:
-    """It is the pod's or the kubelet's move, whatever the storage's growth had gone through before."""
+    """The link where it is the pod's or the kubelet's move, whatever the controller's growth went through before."""
     at = (claim.status.allocated_resource_statuses or {}).get(names.STORAGE, "")
     text = _NODES_STEPS.get(at, str(because))
     failure = _of_node(scene, claim)
@@ -319,4 +319,4 @@ MODIFICATION: Final[Mapping[type, Advice]] = {
     both.BadRequest: _wrong_volume,
     modifying.CannotModify: _modifies,
 }
-"""The same of a change of the class."""
+"""One for each reason that the resizer has for a change of the class; a test of the house asks for all."""

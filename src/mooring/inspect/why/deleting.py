@@ -65,7 +65,7 @@ def _collected(step: str, obj: Object) -> Link:
 
 
 def _unknown(step: str, obj: Object, kind: str, finalizer: str) -> Link:
-    """It has failed, for all that is known: a program that would take it off would be named here."""
+    """The link of a finalizer of no known program. It counts as failed: nobody is known who would take it off."""
     key, domain = key_of(obj), finalizer.rpartition("/")[0]
     where = f" -n {key.namespace}" if key.namespace else ""
     of_domain = f"its name says that it is of {domain}" if domain else "its name says not whose it is"

@@ -17,7 +17,7 @@ from mooring.inspect.why.codes import MEANINGS, code_in
 from mooring.inspect.why.logs import log_command, pods_command
 
 USER_CODES: Final = ("InvalidArgument", "OutOfRange", "Unauthenticated", "AlreadyExists")
-"""After these the driver waits for other parameters, secrets or sizes."""
+"""The codes after which the driver waits for other parameters, secrets or sizes."""
 
 
 class Diagnosis(msgspec.Struct, frozen=True):

@@ -31,7 +31,7 @@ EVICTION: Final = "taint eviction (kube-controller-manager, or mooring controlle
 
 
 def held_link(scene: Scene, attachment: VolumeAttachment) -> Link:
-    """Of an attachment to a node that is there."""
+    """The link of an attachment to a node that is there."""
     node, pv = (
         attachment.spec.node_name,
         scene.volumes.get(Key("", attachment.spec.source.persistent_volume_name or "")),
@@ -88,7 +88,7 @@ UNUSED: Final[Mapping[type, Callable[[_Unused], Link]]] = {
     why.ForcedLater: _by_force,
     why.NeverForced: _by_force,
 }
-"""For the reasons whose end is not the attach/detach controller's next step."""
+"""The links for reasons whose end is not the attach/detach controller's next step."""
 
 
 def _used_link(scene: Scene, link: Link, found: Judged, place: Place) -> Link:

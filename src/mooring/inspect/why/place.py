@@ -69,8 +69,8 @@ def scheduling_link(scene: Scene, pod: Pod) -> Link:
 
 
 def _pinned(scene: Scene, pod: Pod) -> Link | None:
-    """It was put on its node without the scheduler, which chooses where a claim that waits for its pod gets its
-    volume.
+    """The link of a pod that was put on its node without the scheduler, although that chooses where a claim that waits
+    for its pod gets its volume.
     """
     for claim in filter(None, map(scene.claims.get, claims_of(pod))):
         storage_class = scene.classes.get(Key("", class_of(claim)))
@@ -150,7 +150,7 @@ def _sees_claims(scene: Scene, pod: Pod) -> bool:
 
 
 def _view(scene: Scene) -> View:
-    """As the scheduler sees it, without its plans."""
+    """The scheduler's view, without its plans."""
     capacities: Shelf[CSIStorageCapacity] = Shelf()
     volumes = Volumes(scene.volumes, AvailableVolumes())
     seen = (scene.nodes, scene.csi_nodes, scene.drivers, capacities, scene.attachments)
@@ -197,7 +197,7 @@ def _in_use(scene: Scene, pod: Pod, claims: PodClaims, since_s: float, message: 
 
 
 def _told(text: str, pod: Pod) -> Diagnosis:
-    """What keeps the most nodes from it, with the other reasons behind that."""
+    """The reason that keeps the most nodes from the pod, with the other ones behind it."""
     fit = _NODES_FIT.search(text)
     counts: Counter[int] = Counter()
     for one in _REASON.finditer(fit["reasons"]) if fit is not None else ():

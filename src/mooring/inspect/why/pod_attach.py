@@ -123,7 +123,7 @@ def _not_wanted(case: Case, because: Any) -> Link:
 
 
 def _of_attacher(case: Case, because: Any) -> Link:
-    """From here on it is the attacher's to say."""
+    """The link of the attachment: from here on it is the attacher's to say."""
     attachment = case.volume.place.attachment
     assert attachment is not None
     return attachment_link(case.scene, case.step, attachment)
@@ -226,7 +226,7 @@ def _by_mount(case: Case, because: why.Blocked, holder: Place) -> Link:
 
 
 def _by_dead_node(case: Case, because: why.Blocked, holder: Place) -> Link:
-    """Of a pod's node, of one that is being deleted, and of a node that has it mounted for nobody any more."""
+    """The link where a dead node has the volume: for a pod, or mounted for no pod any more."""
     node = holder.node.name
     if is_out_of_service(case.scene.nodes.get(Key("", node))):
         text = f"node {node} has it; the node is tainted out-of-service, so the volume is detached now"

@@ -27,7 +27,7 @@ _TRIES_AGAIN: Final = "the kubelet tries again by itself, at most two minutes af
 
 
 def pod_links(scene: Scene, pod: Pod) -> tuple[Link, ...]:
-    """From the scheduler to the mounts, in the order in which they can be done."""
+    """The links from the scheduler to the mounts, in the order in which they can be done."""
     claims = [_with_quota(scene, pod, claim_link(scene, key)) for key in claims_of(pod)]
     placed = scheduling_link(scene, pod)
     if is_finished(pod) or not pod.spec.node_name:
@@ -41,7 +41,7 @@ def pod_links(scene: Scene, pod: Pod) -> tuple[Link, ...]:
 
 
 def _with_quota(scene: Scene, pod: Pod, link: Link) -> Link:
-    """What whoever makes the missing claim was told: the pod's controller, or that of ephemeral volumes."""
+    """The link, with the quota's refusal to whoever makes the missing claim: a controller of the pod, or of volumes."""
     if link.state is not State.FAILED or "does not exist" not in link.text:
         return link
     owner = next((one for one in pod.metadata.owner_references or () if one.controller), None)
@@ -91,7 +91,7 @@ def mount_link(scene: Scene, pod: Pod, *, is_due: bool) -> Link:
 
 
 def _mounted(pod: Pod) -> str:
-    """What follows for its volumes from the start of its containers."""
+    """The text on the pod's volumes, by the start of its containers."""
     unused = pod.spec.unused_claims
     return "".join(f"; {unused_text(name)}" for name in unused) if unused else ", so all its volumes are mounted"
 
@@ -122,7 +122,7 @@ def _unregistered(scene: Scene, pod: Pod) -> str | None:
 
 
 def end_link(scene: Scene, pod: Pod) -> Link:
-    """Of a pod that is being deleted: its node's, for its containers and its mounts."""
+    """The link of a pod that is being deleted: its node ends its containers and its mounts."""
     step, node, meta = "end", pod.spec.node_name, pod.metadata
     since_s = seconds_of(meta.deletion_timestamp) - (
         meta.deletion_grace_period_seconds or 0

@@ -40,7 +40,7 @@ from mooring.sidecars.provisioner.model.topology import ClusterTopology
 QUIET_S: Final = 30.0
 """How long a provisioner may be silent about a claim before that is told."""
 TOO_LARGE: Final = ("ResourceExhausted", "OutOfRange")
-"""After these codes a smaller claim may help."""
+"""The codes after which a smaller claim may help."""
 BACK_OFF: Final = "csi-provisioner tries again by itself, at most five minutes after the last try"
 LOOKS_MAX: Final = 8
 """A snapshot, its content, a volume, a class, a secret: so many objects are looked up for one claim at the most."""
@@ -142,7 +142,7 @@ def _creates(scene: Scene, step: str, claim: PersistentVolumeClaim, driver: str,
 
 
 def _not_asked(scene: Scene, step: str, claim: PersistentVolumeClaim, driver: str, because: Any) -> Link:
-    """Its provisioner may be known to be unable to answer, or has begun all the same."""
+    """The link where the claim's provisioner has failed, is known to be silent, or has begun all the same."""
     link = _creates(scene, step, claim, driver, because)
     is_known = link.state is State.FAILED or scene.events(claim, "Provisioning")
     return link if is_known else _made(scene, step, claim, driver, because)
@@ -183,7 +183,7 @@ def _made(scene: Scene, step: str, claim: PersistentVolumeClaim, driver: str, be
 
 
 def _unseen(scene: Scene, step: str, claim: PersistentVolumeClaim, driver: str, because: Any) -> Link:
-    """It is looked up, and whoever asks may not see it: an Event may tell."""
+    """The link for an object that the provisioner looks up, and whoever asks may not see: an Event may tell."""
     if scene.events(claim, "ProvisioningFailed"):
         return _creates(scene, step, claim, driver, because)
     return unseen_link(step, f"{because}, and it could not be seen")

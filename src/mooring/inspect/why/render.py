@@ -70,7 +70,7 @@ def as_list(chains: Sequence[Chain], now_s: float, width: int = WIDTH) -> str:
 
 
 def as_values(chain: Chain) -> dict[str, Any]:
-    """For JSON and YAML; absent is what is empty."""
+    """The chain for JSON and YAML; a link has no empty fields."""
     blocking = chain.blocking
     return {
         "object": chain.subject,

@@ -28,13 +28,13 @@ DELETE_ERRORS: Final = ("SnapshotDeleteError", "GroupSnapshotDeleteError")
 
 
 def snapshot_end_link(scene: Scene, step: str, snapshot: Snapshot) -> Link:
-    """Of our finalizers on a snapshot, or a group, that is being deleted."""
+    """The link of our finalizers on a snapshot, or a group, that is being deleted."""
     because = decide_deletion(view_of(scene), snapshot, FOREVER_S).because
     return ADVICE[because.__class__](scene, step, snapshot, because)
 
 
 def content_end_link(scene: Scene, step: str, content: Content) -> Link:
-    """Of a content that is being deleted."""
+    """The link of a content that is being deleted."""
     row = row_of(content)
     if row is SINGLES:
         because = decide_content(view_of(scene), content.metadata.name, FOREVER_S).because
@@ -43,7 +43,7 @@ def content_end_link(scene: Scene, step: str, content: Content) -> Link:
 
 
 def claim_end_link(scene: Scene, step: str, claim: PersistentVolumeClaim) -> Link:
-    """Of the finalizer that keeps a claim as long as a snapshot of it may be in the making."""
+    """The link of the finalizer that keeps a claim as long as a snapshot of it may be in the making."""
     because = decide_claim(view_of(scene), key_of(claim), FOREVER_S).because
     return ADVICE[because.__class__](scene, step, claim, because)
 

@@ -52,7 +52,7 @@ def view_of(scene: Scene) -> View:
 
 
 def snapshot_links(scene: Scene, snapshot: Snapshot) -> tuple[Link, ...]:
-    """Of a snapshot, or a group, that is not being deleted."""
+    """The links of a snapshot, or a group, that is not being deleted."""
     links = tuple(claim_link(scene, key) for key in claims_of(scene, snapshot))
     if is_ready(snapshot):
         return (*links, Link("snapshot", State.DONE, f"ready to use, in the content {bound_name(snapshot)}"))
@@ -86,14 +86,14 @@ def _made_s(snapshot: Snapshot) -> float:
 
 
 def _error(snapshot: Snapshot, content: Content | None) -> SnapshotError | None:
-    """The last one, the driver's before the controller's."""
+    """The last error, the driver's before the controller's."""
     theirs = content.status.error if content is not None and content.status else None
     own = snapshot.status.error if snapshot.status else None
     return next((one for one in (theirs, own) if one is not None and one.message), None)
 
 
 def _driver(scene: Scene, snapshot: Snapshot) -> str:
-    """Of its content, else of the first of its claims."""
+    """The driver of its content, else of the first of its claims that has a CSI volume; "" for none."""
     content = content_of(scene, snapshot)
     if content is not None:
         return content.spec.driver

@@ -44,7 +44,7 @@ class Stuck:
         self.refused: list[str] = []
 
     async def chains(self) -> list[Chain]:
-        """Those that failed before those that wait, and the longest first. Raises ApiError."""
+        """The chains that failed before those that wait, and the longest first. Raises ApiError."""
         found = [
             chain async for kind, key in self._suspects() if (chain := await self._explained(kind, key)) is not None
         ]
@@ -58,7 +58,7 @@ class Stuck:
         return chain if chain.blocking is not None else None
 
     async def _suspects(self) -> AsyncIterator[tuple[str, Key]]:
-        """What the chain of a told pod says of its claims is not told again."""
+        """The objects that may be stuck. A pod's chain tells of its claims: they come alone only if they grow."""
         told: set[Key] = set()
         count = 0
         async for pod in self._all(PODS, _is_stuck_pod, namespaced=True):

@@ -1,4 +1,4 @@
-"""Who waits until a cache has shown all that the API server had when they asked.
+"""The wait until a cache has shown all that the API server had when the wait began.
 
 A watch tells what happens and never says that it has come up to now: a cache that has long heard nothing may lack the
 last second, or the last hour. So the server is asked for its version, and the wait is over once list or watch has come
@@ -13,7 +13,7 @@ from mooring.kube.cluster import compare_versions
 
 
 class CatchingUp:
-    """asking: those for whom the server has to be asked for its version. waiting: the others, each with the version
+    """asking: waits for which the server has to be asked for its version. waiting: the others, each with the version
     that has to come.
     """
 
@@ -28,12 +28,12 @@ class CatchingUp:
         return wanted
 
     def asked(self) -> list[asyncio.Future[None]]:
-        """Those for whom an answer counts that is asked for now."""
+        """The waits for which the server's next answer counts."""
         self.asking = [one for one in self.asking if not one.done()]
         return list(self.asking)
 
     def answered(self, asked: list[asyncio.Future[None]], version: str) -> None:
-        """The server had this version when these had asked."""
+        """The server had this version when these waits had begun."""
         self.asking = [one for one in self.asking if one not in asked]
         self.waiting += ((version, one) for one in asked)
 
@@ -43,11 +43,11 @@ class CatchingUp:
 
     @property
     def everybody(self) -> list[asyncio.Future[None]]:
-        """All of them. A list that is asked for now has what they wait for, once it has ended."""
+        """All waits. A list that is asked for now has what they wait for, once it has ended."""
         return [*self.asking, *(one for _, one in self.waiting)]
 
     def end(self, done: list[asyncio.Future[None]]) -> None:
-        """These need not wait any longer."""
+        """End these waits."""
         for one in done:
             if not one.done():
                 one.set_result(None)

@@ -85,9 +85,9 @@ class FeedReader(Generic[T]):
     """One reader of a cache: its handlers, and its writes that are under way.
 
     prune: where the cache keeps more than the reader asked for, for others: changes are told as they would be to a
-    reader of a cache of its own. One that comes or goes is told as the cache has it: there is nothing to compare it
-    with, and most of a start is that. resyncs: it is told of resyncs; others may have asked for them. comings: it is
-    told of objects that come.
+    reader of a cache of its own. An object that comes or goes is told as the cache has it: there is nothing to compare
+    it with, and most of a start is that. resyncs: the reader is told of resyncs; others may have asked for them.
+    comings: it is told of objects that come.
     """
 
     def __init__(self, prune: Pruning[T] | None = None, *, resyncs: bool = True) -> None:
@@ -95,7 +95,7 @@ class FeedReader(Generic[T]):
         self.resyncs, self.comings = resyncs, True
         self._prune = prune
         self._writes: dict[Key, OwnWrite[T]] = {}
-        self._untold: dict[str, None] = {}  # by the text of the key
+        self._untold: dict[str, None] = {}  # keys, as text, of the objects that are still to be told of
 
     def is_to_be_told(self, store: Store[T]) -> bool:
         """Notes what is there, for `tell_all`. False when that is nothing."""
@@ -148,7 +148,7 @@ class FeedReader(Generic[T]):
 
     @contextlib.contextmanager
     def writing(self, key: Key) -> Iterator[OwnWrite[T]]:
-        """While a write of this reader to this object is under way, what is seen of it is told to it later."""
+        """Hold back the object's changes from this reader while a write of its own is under way; they are told then."""
         write = self._writes.setdefault(key, OwnWrite())
         write.count += 1
         try:
@@ -270,7 +270,7 @@ class Feed(Generic[T]):
                 reader.tell(msgspec.structs.replace(change, cause=Cause.WATCH) if foreign else change)
 
     def _known(self, obj: T) -> T | None:
-        """The stored object in this very state: most of a list that repeats another."""
+        """The stored object, if it is in this very state, as most are in a list that repeats another."""
         stored = self._store.like(obj)
         if stored is None or (stored.metadata.uid, stored.metadata.resource_version) != (
             obj.metadata.uid,

@@ -50,7 +50,7 @@ __all__ = ["Cause", "Change", "FreshCache", "Informer", "keep", "obstacles"]
 T = TypeVar("T", bound=Object)
 
 SILENCE_S_MAX: Final = 120.0
-"""Two bookmarks of the API server that did not come."""
+"""How long a watch may be silent: after that two bookmarks of the API server did not come."""
 
 
 def keep(obj: T) -> T:

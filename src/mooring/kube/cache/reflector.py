@@ -177,7 +177,7 @@ class Reflector(Generic[T]):
         await wanted
 
     async def _catch_up(self) -> None:
-        """All is listed, and the server goes on from there. Raises ApiError."""
+        """List all, where needed, and make sure that the server goes on from there. Raises ApiError."""
         while not self._version or (self._catching_up.asking and not self._has_pages):
             await self._list()
         for _ in range(PROOFS_MAX):
@@ -219,7 +219,7 @@ class Reflector(Generic[T]):
             self._sink.page(page.items[begin : begin + YIELD_EVERY], page.resource_version, ())
 
     async def _page_of_list(self, token: str) -> Page[T]:
-        """Raises ApiError. What the size of its pages has broken off makes those of the next list larger or smaller."""
+        """Raises ApiError. Where the size of its pages broke a list off, the next one has larger or smaller ones."""
         try:
             return await self._page(self._page_limit, token)
         except AnswerTooLarge:
@@ -242,7 +242,7 @@ class Reflector(Generic[T]):
         self._catching_up.came_to(self._version)
 
     def _set_back(self, known: str, version: str) -> SetBack:
-        """known: the version that it had. version: that the server has now."""
+        """known: the version that the server had. version: the one that it has now."""
         error = SetBack(f"the API server was set back from version {known} to {version}, as by a restore from a backup")
         self._version = ""
         self._sink.set_back()
@@ -293,7 +293,7 @@ class Reflector(Generic[T]):
         """Hands the events of one watch on. Raises ApiError; a server that forgets to end it in time is left
         silently.
         """
-        # Also for those who asked during the last of the proofs: the server is asked for its version when this ends.
+        # Short also for waits that began during the last proof: the server is asked for its version when this ends.
         timeout_s = CATCHING_UP_S if self._catching_up.everybody else self._randomness.uniform(*WATCH_S)
         watch = self._cluster.watch(self._kind, self._selection, resource_version=self._version, timeout_s=timeout_s)
         count = 0
@@ -352,6 +352,6 @@ class Reflector(Generic[T]):
 
 
 def _end(time: asyncio.Timeout | None) -> None:
-    """What runs under it ends in the next turn of the loop."""
+    """Let what runs under this timeout end in the next turn of the loop."""
     if time is not None and not time.expired():
         time.reschedule(0.0)

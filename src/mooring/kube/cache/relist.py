@@ -30,7 +30,8 @@ class Relist(Generic[T]):
         """True when the list at this version comes from before what the store knew to have happened when the list was
         asked for.
 
-        So does one before which the server is known to have been set back, even if it has come as far again.
+        True as well for a list before which the server is known to have been set back, even if it has come as far
+        again.
         """
         return self._is_alone or compare_versions(version, self._known) < 0
 

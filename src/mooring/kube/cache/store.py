@@ -72,7 +72,7 @@ class Change(msgspec.Struct, Generic[T], frozen=True):
 class Sight(msgspec.Struct, frozen=True):
     """A store's knowledge of one object at a moment, as versions."""
 
-    #: Up to which lists and watch have shown everything.
+    #: The version up to which lists and watch have shown everything.
     told: str
     #: The object's own, "" for none.
     object: str
@@ -213,7 +213,7 @@ class Store(Generic[T]):
         return self._lists_begun
 
     def _entomb(self, ended: T) -> None:
-        """Its events are still to come, and must not bring it back."""
+        """Remember an object that has ended: its events are still to come, and must not bring it back."""
         self._tombstones[ended.metadata.uid] = self._lists_begun
         if len(self._tombstones) > TOMBSTONES_MAX:
             del self._tombstones[next(iter(self._tombstones))]
@@ -254,12 +254,12 @@ class Store(Generic[T]):
         return ended, Change(None, obj, cause)
 
     def _listed(self, obj: T, *, rewound: bool) -> tuple[str, tuple[Change[T], ...]]:
-        """A list has this object. Gives its place, too."""
+        """Take in an object that a list has. Gives its place, too."""
         place = _place(obj)
         return place, self._put(place, obj, Cause.RELIST, rewound=rewound)
 
     def _lacked(self, obj: T) -> Change[T]:
-        """A list has it no more."""
+        """Take out an object that a list has no more."""
         return self._take_out(obj, Cause.RELIST)
 
     def _take_out(self, old: T, cause: Cause) -> Change[T]:
@@ -282,13 +282,13 @@ def newest_first(objects: Iterable[T]) -> list[T]:
 
 
 def version(obj: Object) -> int:
-    """Larger for what changed later; 0 where that can't be told."""
+    """The object's version as a number, larger for what changed later; 0 where that can't be told."""
     text = obj.metadata.resource_version
     return int(text) if text.isdecimal() else 0
 
 
 def _place(obj: Object) -> str:
-    """The text of its key. A name has no slash, so no two keys have the same."""
+    """The object's key as text. A name has no slash, so no two keys have the same text."""
     meta = obj.metadata
     if not meta.namespace:
         return meta.name

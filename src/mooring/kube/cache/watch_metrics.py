@@ -25,7 +25,7 @@ class WatchMetrics(Collector):
         registry.register(self)
 
     def show(self, informer: Informer[Any]) -> None:
-        """Shows this one as long as it runs."""
+        """Show this informer as long as it runs."""
         self._informers.add(informer)
 
     def describe(self) -> Iterable[Metric]:

@@ -141,7 +141,7 @@ class Codec(Generic[T]):
         return Page(tuple(items), found.metadata.resource_version, found.metadata.continue_, tuple(unread))
 
     def _odd_event(self, kind: Kind[T], line: bytes, is_told: bool) -> WatchEvent[T] | None:
-        """Whatever is not a plain change: bookmarks, errors, broken objects, types unknown to us."""
+        """Decode a line that is no plain change: a bookmark, an error, a broken object, a type unknown to us."""
         found = _RAW_LINE.decode(line)
         if found.type == "ERROR":
             raise _watch_error(found.object)
@@ -224,7 +224,7 @@ def _watch_error(raw: msgspec.Raw) -> ApiError:
 
 
 def _report(kind: Kind[Any], raw: msgspec.Raw, error: Exception, *, is_told: bool) -> UnreadItem:
-    """msgspec's words name a path and two types, never a value: safe to log."""
+    """Log an object that can't be decoded. msgspec's words name a path and two types, never a value: safe to log."""
     try:
         meta = _NAMED.decode(raw).metadata
     except ValueError:

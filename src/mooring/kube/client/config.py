@@ -58,7 +58,7 @@ class InteractiveMode(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ExecPlugin:
-    """Prints credentials."""
+    """A program that prints credentials."""
 
     #: The place in the kubeconfig, for messages.
     where: str
@@ -68,7 +68,7 @@ class ExecPlugin:
     #: The whole environment.
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     api_version: str = "client.authentication.k8s.io/v1"
-    #: None without provideClusterInfo.
+    #: What the plugin is told about the cluster, None without provideClusterInfo.
     cluster: Mapping[str, object] | None = dataclasses.field(default=None, repr=False)
     mode: InteractiveMode = InteractiveMode.NEVER
     install_hint: str = ""
@@ -98,13 +98,13 @@ class ClusterConfig:
     server: str
     #: Where all this was read, for messages.
     source: str = "given in code"
-    #: The context's, else "default".
+    #: The context's namespace, else "default".
     namespace: str = "default"
     tls: Tls = Tls()
     user: KubeconfigUser = KubeconfigUser()
     #: URL of an HTTP proxy, "" for none; may hold a password.
     proxy: str = dataclasses.field(default="", repr=False)
-    #: Asks for gzip in big answers. Worth it over a slow link; near the server it costs both sides more than it saves.
+    #: Ask for gzip in big answers: worth it over a slow link; near the server it costs both sides more than it saves.
     compressed: bool = True
 
     def __post_init__(self) -> None:

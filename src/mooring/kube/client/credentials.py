@@ -43,7 +43,7 @@ class Credentials(Protocol):
         """Gets what `current` did not have. Raises ConfigError."""
 
     async def refused(self, credential: Credential) -> bool:
-        """The server answered 401 to it. True when there is another one by now, so that asking again has a point."""
+        """The server answered 401 to this credential. True when there is another one by now, worth a second try."""
 
     async def close(self) -> None:
         """Ends what is under way."""
@@ -111,7 +111,7 @@ class TokenFile:
         pass
 
     def _read(self, now: Instant) -> None:
-        """A file of a few hundred bytes in memory or on a local disk: read without leaving the loop."""
+        """Read the token without leaving the loop: it is a few hundred bytes in memory or on a local disk."""
         self._read_at = now
         try:
             token = clean_token(read_file(self._path, "token file").decode(errors="replace"))
@@ -127,8 +127,8 @@ class TokenFile:
 class CredentialPlugin:
     """Credentials from a program, kept until they expire or are refused; never run twice at a time.
 
-    A run is nobody's alone: it goes on when the one who waits for it gives up, and serves the next. The election's
-    deadline, for one, is shorter than many a plugin takes.
+    A run goes on when the request that waits for it gives up, and serves the next one. The election's deadline, for
+    one, is shorter than the time that many a plugin takes.
     """
 
     def __init__(self, plugin: ExecPlugin, clock: Clock, use_certificate: Callable[[Pem, Pem], None]) -> None:
@@ -209,8 +209,8 @@ class CredentialPlugin:
         return self._credential
 
     def _expiry(self, answer: PluginAnswer) -> float | None:
-        """Since the epoch, None for never. A token that is expired when it arrives may be good by the server's clock:
-        it is used for a pause.
+        """Seconds since the epoch at which the credentials expire, None for never. A token that is expired when it
+        arrives may be good by the server's clock: it is used for a pause.
         """
         now = self._clock.wall_s()
         return now + PLUGIN_PAUSE_S if answer.expires_s is not None and answer.expires_s <= now else answer.expires_s

@@ -28,9 +28,11 @@ _OUT, _ERR = 1, 2
 _answer: Final = JsonDecoder[dict[str, Any]](dict)
 
 OUTPUT_BYTES_MAX: Final = 2**20
-"""Kept of each stream, its end: so the program never waits for us."""
+"""Bytes that are kept of each stream, its last ones: so the program never waits for us."""
 HELD_S_MAX: Final = 1.0
-"""After the program's end, for the streams': one that it has started may hold them for ever."""
+"""How long the streams may stay open after the program's end: another one that it has started may hold them for
+ever.
+"""
 
 _SAID_LENGTH_MAX: Final = 300
 _TOKEN_LIKE: Final = re.compile(r"[A-Za-z0-9_.=+-]{32,}")
@@ -200,7 +202,7 @@ def _kill(transport: asyncio.SubprocessTransport, *, whole_session: bool) -> Non
 
 
 class _Child(asyncio.SubprocessProtocol):
-    """ended: the program has. closed: its streams are."""
+    """The program as it runs. ended: set once it has ended. closed: set once its streams are closed, too."""
 
     def __init__(self) -> None:
         self.kept = {_OUT: bytearray(), _ERR: bytearray()}

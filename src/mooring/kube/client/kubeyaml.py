@@ -24,8 +24,8 @@ def parsed_yaml(content: bytes, where: str) -> Any:
 
 
 def _in_words(error: Exception) -> str:
-    """Where and why, in the parser's words. The text that it quotes from the file is left out, and so is all of str(),
-    since both may be secrets.
+    """Where and why the file is wrong, in the parser's words. The text that it quotes from the file is left out, and so
+    is all of str(), since both may be secrets.
     """
     place, words = "", str(error)
     if isinstance(error, yaml.MarkedYAMLError):

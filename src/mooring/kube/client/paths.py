@@ -24,7 +24,7 @@ class ResourcePaths:
     def __init__(self, kind: Kind[Any]) -> None:
         root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
         self.version = root
-        """Where discovery tells what else is there."""
+        """The path at which discovery lists the kinds of this version."""
         self._everywhere = f"{root}/{kind.plural}"
         self._namespaces = f"{root}/namespaces/"
         self._plural = kind.plural

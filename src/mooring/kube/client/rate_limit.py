@@ -13,7 +13,7 @@ _log = logger(__name__)
 DEFAULT_QPS: Final = 5.0
 DEFAULT_BURST: Final = 10
 LONG_WAIT_S: Final = 1.0
-"""A request that waited longer than this for the bucket is told about."""
+"""A request that waited longer than this for the bucket is logged."""
 _TELL_EVERY_S: Final = 10.0
 
 

@@ -59,7 +59,7 @@ class LineSplitter:
 T = TypeVar("T")
 
 WATCH_LINE_BYTES_MAX: Final = 16 * 2**20
-"""For one object. etcd takes 1.5 MiB; a line full of short names takes us 40 ms for each MiB."""
+"""The longest line, which is one object. etcd takes 1.5 MiB; a line full of short names takes us 40 ms for each MiB."""
 WATCH_S_MAX: Final = 3600.0
 """How long a server keeps a watch that asked for no end, at the most: twice its min-request-timeout of 1800 s."""
 WATCH_MARGIN_S: Final = 30.0
@@ -193,7 +193,7 @@ def _decoded(request: Request, body: bytes) -> Any:
 
 
 def _about(method: str, request: Request) -> str:
-    """Tell what was asked, as client-go does: `get pods web-0`."""
+    """The request in client-go's words: `get pods web-0`."""
     name = "" if request.verb is Verb.CREATE else request.name
     return f"{method.lower()} {request.kind.resource} {name}".rstrip()
 
@@ -217,7 +217,7 @@ def _events(kind: Kind[T], splitter: LineSplitter, chunk: bytes, path: str) -> I
 
 
 def _typed(kind: Kind[Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """With apiVersion and kind, which servers of custom resources insist on."""
+    """The object with apiVersion and kind, which servers of custom resources insist on."""
     return {"apiVersion": kind.api_version, "kind": kind.name, **values}
 
 
@@ -242,7 +242,7 @@ def _undecodable(method: str, path: str, response: Response, error: Exception) -
 
 
 def _why(error: Exception) -> str:
-    """msgspec's words name places and types; those of a UnicodeDecodeError would show the bytes."""
+    """The error without values: msgspec's words name places and types, a UnicodeDecodeError's would show the bytes."""
     return str(error) if isinstance(error, msgspec.MsgspecError | TooDeep) else type(error).__name__
 
 

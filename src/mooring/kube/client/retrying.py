@@ -67,12 +67,12 @@ _log = logger(__name__)
 
 REQUEST_TIMEOUT_S: Final = 30.0
 LIST_PATIENCE: Final = 4
-"""A list may take so many times as long as another request: a page of a large cluster, or a whole one when pages
+"""How many times as long as another request a list may take: a page of a large cluster, or a whole list when pages
 expire.
 """
 CONCURRENCY_MAX: Final = 32
-"""Requests at a time, but for DELETEs: those hang where an admission webhook does not answer, and who sends many bounds
-them itself.
+"""Requests at a time, without DELETEs, which hang where an admission webhook does not answer; a caller that sends many
+of these bounds them itself.
 """
 RETRIES_MAX: Final = 10
 """How often a request is repeated because the server asked for it by Retry-After; client-go's number."""
@@ -257,7 +257,7 @@ class RetryingClient:
         return wait_s * self._randomness.uniform(1.0, 1.0 + _RETRY_SPREAD)
 
     async def _credential(self) -> Credential:
-        """For the request that is sent next. Raises Unauthorized."""
+        """The credential for the request that is sent next. Raises Unauthorized."""
         try:
             return self._credentials.current() or await self._credentials.fetch()
         except ConfigError as error:
@@ -277,7 +277,7 @@ class RetryingClient:
         return Response(stream.status, stream.headers, body)
 
     def _headers_with(self, credential: Credential, content_type: str, accept: str = "") -> Pairs:
-        """Made once per credential and media types: they are the same for thousands of requests."""
+        """The headers, made once per credential and media types: they are the same for thousands of requests."""
         if self._headers_of is not credential:
             self._headers, self._headers_of = {}, credential
         headers = self._headers.get((content_type, accept))

@@ -30,12 +30,12 @@ from mooring.wire.http1.responses import ResponseHead
 from mooring.wire.http1.syntax import BrokenOff, Malformed, Unsendable
 
 BODY_BYTES_MAX: Final = 256 * 2**20
-"""For an answer, also once it is unpacked."""
+"""The largest answer, also once it is unpacked."""
 _UNPACKED_MAX: Final = 256 * 1024
 """Bytes of a watch at once: what is packed may become a thousand times as much."""
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _LINES_MAX: Final = 64
-"""Headers kept as bytes: of each content type and credential, until there are too many."""
+"""Sets of headers kept as bytes, one for each content type and credential; with more of them all are forgotten."""
 
 
 class HttpTransport:
@@ -122,7 +122,7 @@ class HttpTransport:
                     pool.give_back(connection)
 
     def _look_at_context(self) -> None:
-        """Connections that were made with certificates of before carry no further request."""
+        """Let connections that were made with former certificates carry no further request."""
         if self._contexts is None:
             return
         context = self._contexts.current()
@@ -210,7 +210,7 @@ def place_of(config: ClusterConfig) -> str:
 
 
 def _proxy(url: str, contexts: TlsContexts | None) -> Proxy:
-    """TLS to a proxy is checked as that to the server is, where there is such; else by the system's authorities."""
+    """The proxy. TLS to it is checked as that to the server is; where that has none, by the system's authorities."""
     parts = urlsplit(url)
     context: ContextMaker | None = None
     if parts.scheme == "https":

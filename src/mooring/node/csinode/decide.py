@@ -27,7 +27,7 @@ MIGRATED_PLUGINS: Final = frozenset(
     f"kubernetes.io/{name}"
     for name in ("aws-ebs", "azure-disk", "azure-file", "cinder", "gce-pd", "portworx-volume", "vsphere-volume")
 )
-"""Whose volumes go to CSI drivers in Kubernetes 1.36, all of them for good."""
+"""The in-tree plugins whose volumes go to CSI drivers in Kubernetes 1.36, all of them for good."""
 
 
 Operations = tuple[dict[str, Any], ...]
@@ -88,8 +88,8 @@ def decide_csinode(csinode: CSINode, coming: DriverOnNode) -> Decision[Patch]:
 
 
 def decide_refresh(csinode: CSINode, coming: DriverOnNode) -> Decision[Patch]:
-    """As `decide_csinode`, for an answer about the node of the driver's entry: a registration alone enters it, and
-    changes the rest.
+    """The next patch for a driver's new answer about its node: it changes the entry's limit and version. Only a
+    registration makes an entry, or changes its node id and topology keys.
     """
     _, present = _find(csinode.spec.drivers or (), coming.driver)
     if present is None:

@@ -30,11 +30,11 @@ from mooring.node.drivers import Drivers
 _log = logger(__name__)
 
 GRACE_S: Final = 120.0
-"""For drivers that start with the node, some of them after their image was fetched."""
+"""How long drivers have to register that start with the node, some of them after their image was fetched."""
 LOOK_S: Final = 300.0
-"""Between two looks at a CSINode that is as it should be: others write to it, too."""
+"""Seconds between two looks at a CSINode that is as it should be: others write to it, too."""
 SETTLED_S: Final = LATE_S + 5.0
-"""After a change: by then a write that was given up is carried out or refused."""
+"""Seconds after a change, by which a write that was given up is carried out or refused."""
 
 
 @reason("its drivers are those that are registered")

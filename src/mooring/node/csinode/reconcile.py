@@ -32,7 +32,7 @@ _log = logger(__name__)
 T = TypeVar("T")
 
 PAUSES_S: Final = (0.01, 0.05, 0.25)
-"""Before the second, third and fourth try of a write: the object has moved, or the server is busy."""
+"""The pauses before the second, third and fourth try of a write: the object has moved, or the server is busy."""
 
 WAIT_S: Final = 1.0
 
@@ -137,8 +137,8 @@ class NodeObjects:
         return csinode
 
     async def _locked(self, step: Callable[[], Awaitable[T]]) -> T:
-        """One change of this node's objects at a time, tried a few times: what was read may be old by the time of the
-        write.
+        """Change this node's objects, one change at a time. It is tried a few times: what was read may be old by the
+        time of the write.
         """
         async with self._lock:
             for pause_s in PAUSES_S:

@@ -42,8 +42,8 @@ DIAL_S: Final = 10.0
 NOTIFY_S: Final = 5.0
 BACK_OFF: Final = BackOff(0.5, 122.0)
 FIRST_S: Final = 2.0
-"""For a plugin's first answer. Each further try waits twice as long, up to a kubelet's limit: a silent socket costs
-little at first.
+"""How long a plugin's first answer is waited for. Each further try waits twice as long, up to a kubelet's limit: a
+silent socket costs little at first.
 """
 WORKERS: Final = 100
 """Sockets dealt with at once, most of them silent: a plugin that answers is not to wait for one that does not."""
@@ -241,8 +241,8 @@ class Plugins:
                 await self._taken_off(driver.name, socket)
 
     async def _taken_off(self, name: str, socket: Path) -> None:
-        """Unless another socket has registered the driver meanwhile, or is about to: then the entries are that
-        one's.
+        """Take the driver's entries off, unless another socket has registered it meanwhile, or is about to: then they
+        are that one's.
         """
         if self._registering.get(name, socket) != socket or self._drivers.find(name) is not None:
             return

@@ -21,7 +21,7 @@ MAJOR: Final = 1
 
 
 class Step(enum.Enum):
-    """Its value is the line for the log once it is done."""
+    """A step for a plugin. The value is the line for the log once it is done."""
 
     REGISTER = "Plugin registered"
     UNREGISTER = "Plugin unregistered"

@@ -117,7 +117,7 @@ class SocketWatcher:
         return (path in self._made or self._is_blind) and before.changed_ns != status.st_ctime_ns
 
     def _watch(self, folder: Path) -> None:
-        """Where inotify has no more watches, the folders are looked at as where there is none."""
+        """Watch a folder. When inotify has no more watches, folders are looked at as on a host without it."""
         if self._inotify is None:
             return
         try:
@@ -130,7 +130,7 @@ class SocketWatcher:
                 _log.warning("inotify has no more watches; folders are looked at every second", folder=str(folder))
 
     def _leads_to_a_socket(self, link: Path) -> bool:
-        """What happens at the other end of a link that was seen is no event here, and none to a kubelet."""
+        """True for a link to a socket, or to what was one: as to a kubelet, changes at its other end are no events."""
         return link in self._sockets or link.is_socket()
 
     def _walk(self, folder: Path, depth: int) -> Iterator[tuple[Path, os.stat_result]]:

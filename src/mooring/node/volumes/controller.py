@@ -50,7 +50,7 @@ WORKERS: Final = 16
 
 PODS_KNOWN: Final = "pods-known"
 COMPONENT: Final = "kubelet"
-"""For events, as the kubelet's."""
+"""The component that Events name, as the kubelet's do."""
 
 
 class NodeVolumes:

@@ -241,7 +241,7 @@ def _leaving_for_others(state: VolumeState, facts: Facts, because: Because) -> D
 
 
 def _mounting(state: VolumeState, facts: Facts, due: Mapping[str, str]) -> Decision[Action]:
-    """Nothing keeps these pods from having the volume but its own steps."""
+    """Decide for pods that only the volume's own steps keep from having it."""
     if state.device not in (Device.STAGED, Device.READY) and not state.volume.is_inline:
         return _once_due(state.device_failure, facts) or _do(why.Staging(), Step.STAGE, first=next(iter(due)))
     ready = [uid for uid in due if (one := state.publications.get(uid)) is None or _is_due(one.failure, facts)]

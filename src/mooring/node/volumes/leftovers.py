@@ -42,7 +42,7 @@ _log = logger(__name__)
 
 BACK_OFF: Final = BackOff(5.0, 600.0)
 USED_S: Final = 300.0
-"""Between two looks at a folder that a volume has come to use."""
+"""Seconds between two looks at a folder that a volume has come to use."""
 
 _STAYS: Final = "A folder without a volume's record can't be removed, and is tried again; look what is in it"
 _UNREAD: Final = (
@@ -261,7 +261,7 @@ def _remove_kubelets_file(path: Path, parts: tuple[str, ...]) -> None:
 
 
 def _bottom_up(folder: Path) -> Iterator[Path]:
-    """All that is in it, each before the folder that it is in, however deep; links are not followed. Raises OSError."""
+    """All that is in the folder, each before what holds it, however deep; links are not followed. Raises OSError."""
     found, folders = [], [folder]
     while folders:
         for path, is_folder in entries_in(folders.pop()):

@@ -194,7 +194,7 @@ class VolumeStats:
                 self._abnormal(volume, usage.abnormal)
 
     async def _asked(self, volume: StatsTarget) -> VolumeUsage | None:
-        """None for a driver that tells nothing."""
+        """The driver's report of the usage, None where it has none."""
         driver = self._drivers.get(volume.driver)
         if STATS not in await driver.capabilities():
             return None

@@ -182,7 +182,7 @@ class EventHandlers:
         self._place_freed(old)
 
     def _place_freed(self, old: VolumeAttachment) -> None:
-        """The volume is no longer attached there: one for a single node may move, and the node has room."""
+        """Wake the attachments of the volume, which may move now, and those that wait for room on the node."""
         same = (one.metadata.name for one in self._view.of_same_volume(old))
         self._attachments.retry_now(name for name in same if name != old.metadata.name)
         self._attachments.tell(room_on(old.spec.node_name))
@@ -209,7 +209,7 @@ class EventHandlers:
 
 def is_news(old: VolumeAttachment | None, new: VolumeAttachment, *, own: bool = False) -> bool:
     """Return True for a change that wakes the attachment. own: it is the answer to one of our writes."""
-    # Success beside an error: of one of the two writes, the answer was lost.
+    # Success beside an error: the answer to one of the two writes was lost.
     has_both = new.status.attached and new.status.attach_error is not None
     if own:  # beside an older success it is the error of attaching it again, which has its back-off
         return old is None or is_deleting(new) != is_deleting(old) or (has_both and not old.status.attached)
@@ -220,7 +220,7 @@ def is_news(old: VolumeAttachment | None, new: VolumeAttachment, *, own: bool = 
 def worth_a_look(old: VolumeAttachment | None, new: VolumeAttachment) -> bool:
     """Return False for an update of errors or of field managers alone, so that error reports don't defeat the back-off.
 
-    As external-attacher 4.12, which ignores such updates; managedFields are not decoded at all.
+    external-attacher 4.12 ignores such updates, too; managedFields are not decoded at all.
     """
     if old is None or old.metadata.resource_version == new.metadata.resource_version:
         return True

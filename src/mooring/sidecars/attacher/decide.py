@@ -15,10 +15,10 @@ the former machine, whose id stands in the attachment's annotation or in the mem
     is not attached      anywhere                  the same
     is being deleted     anywhere                  it is unpublished on both
 
-    Another attachment of the volume that is to stay keeps it where it has it. A status that is still about the former
-    machine is marked so (`mooring.dev/status-of`) by the write that names the new one, until the new status is stored:
-    a process that dies between the two leaves an attachment that is published once more. external-attacher forgets the
-    former machine.
+    A volume stays on a machine where another attachment that is not being deleted has it. A status that is still about
+    the former machine is marked so (`mooring.dev/status-of`) by the write that names the new one, until the new status
+    is stored: a process that dies between the two leaves an attachment that is published once more. external-attacher
+    forgets the former machine.
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ class LookUpNode(msgspec.Struct, frozen=True):
 
 
 class LoadSecret(msgspec.Struct, frozen=True):
-    """Read the Secret that the next call needs; all that wait for it share what comes of it."""
+    """Read the Secret that the next call needs; all attachments that wait for it share the result."""
 
     ref: SecretReference
 
 
 class ShareSecret(msgspec.Struct, frozen=True):
-    """Wait for what comes of the reading of this Secret, which is under way."""
+    """Wait for the result of the read of this Secret that is under way."""
 
     ref: SecretReference
 
@@ -173,14 +173,14 @@ def decide_attachment(view: View, name: str) -> Decision[Action]:
     orphaned, attachment = view.memory.orphaned(name), view.attachment(name)
     if attachment is not None and (orphaned is None or _supersedes(view, attachment, orphaned)):
         decision = _decide_present(view, attachment)
-        # Where it only waits, what was left behind is undone meanwhile.
+        # While this attachment only waits, the orphaned publish is undone.
         if orphaned is None or decision.actions:
             return msgspec.structs.replace(decision, uid=attachment.metadata.uid)
     return Decision(why.Gone(name)) if orphaned is None else _decide_undo(view, orphaned)
 
 
 def _supersedes(view: View, attachment: VolumeAttachment, orphaned: UnconfirmedPublish) -> bool:
-    """Return True where the orphaned publish is the very one that the attachment which has the name by now needs."""
+    """Return True where the attachment that has the name by now needs the very publish that is orphaned."""
     if attachment.spec.attacher != view.driver.name or is_deleting(attachment):
         return False
     volume, needed = resolve_volume(view, attachment), (orphaned.order.handle, orphaned.order.node_id)
@@ -283,8 +283,8 @@ def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision[Action]
 
 
 def _settle(view: View, attachment: VolumeAttachment) -> tuple[Action, ...]:
-    """Settle a publish whose status patch had no answer, where the cache shows it. A publish that was meant for another
-    machine is not shown by that.
+    """Settle a publish whose status patch had no answer, where the cache shows it. An attachment that names another
+    machine does not show it.
     """
     unconfirmed = view.memory.unconfirmed_of(attachment.metadata.name)
     is_shown = unconfirmed is not None and unconfirmed.order.node_id == annotation(attachment, NODE_ID_ANNOTATION)

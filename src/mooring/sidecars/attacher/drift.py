@@ -26,7 +26,7 @@ from mooring.sidecars.attacher.view import NODE_ID_ANNOTATION, ResolvedVolume, V
 log = logger(__name__)
 
 PAGES_MAX: Final = 10_000
-"""For one round; a driver with more pages is taken not to come to an end."""
+"""The most pages of ListVolumes in one round; a driver with more is taken never to end."""
 
 SLICE: Final = 200
 """Attachments, or a report's volumes, that are looked at before others get their turn."""
@@ -39,7 +39,7 @@ nothing is concluded: external-attacher takes such a volume for not published, a
 
 
 def find_drift(view: View, attachment: VolumeAttachment, report: Report) -> Drift | None:
-    """Return how the report contradicts the attachment's status. One that can't be resolved now is left alone."""
+    """Return how the report contradicts the attachment's status. One whose volume can't be resolved is left alone."""
     node_id = view.node_id(attachment.spec.node_name) or annotation(attachment, NODE_ID_ANNOTATION)
     volume = resolve_volume(view, attachment)
     if attachment.spec.attacher != view.driver.name or not node_id or not isinstance(volume, ResolvedVolume):
@@ -73,7 +73,7 @@ class Rounds:
         clock: Clock,
     ) -> None:
         self._driver, self._view, self._memory = driver, view, view.memory
-        #: Some of its keys are woken.
+        #: The queue of the attachments that are woken.
         self._controller = controller
         self._attachments, self._options, self._clock = attachments, options, clock
 

@@ -76,15 +76,15 @@ class Drift(enum.Enum):
 class UnconfirmedPublish(msgspec.Struct, frozen=True):
     """A publish that may have happened, and that no attachment shows."""
 
-    #: Undoes it.
+    #: The unpublish that undoes it.
     order: UnpublishOrder
-    #: Its own, as it was before the call.
+    #: The attachment that it was for, as it was before the call.
     attachment: VolumeAttachment
     state: PublishState = PublishState.UNCONFIRMED
 
 
 def secret_read(ref: SecretReference) -> Topic:
-    """Told when the reading of this Secret has ended, in whatever way."""
+    """The topic that is told when the read of this Secret has ended, in whatever way."""
     return f"secret/{ref.namespace}/{ref.name}"
 
 
@@ -100,13 +100,14 @@ class CallSecrets:
                                                                            of them alike
     with its Secret           it may have to wait for a slot               without, after its call (forget)
 
-    One that shares waits for that, and holds no worker. Values are kept until the call that they were read for.
+    An attachment that shares a read waits for its end, and holds no worker. Values are kept until the call that they
+    were read for.
     """
 
     def __init__(self) -> None:
-        #: What came of the last reading for an attachment: the values, or the error's text.
+        #: The Secret that was read last, and its values or the error's text, by the attachment's name.
         self._read: dict[str, tuple[SecretReference, Mapping[str, str] | str]] = {}
-        #: A Secret that is being read → the attachments that share what comes of it.
+        #: The attachments that share the result, by the Secret that is being read.
         self._sharing: dict[SecretReference, set[str]] = {}
 
     def is_at_hand(self, name: str, ref: SecretReference) -> bool:
@@ -123,11 +124,11 @@ class CallSecrets:
         return {} if isinstance(result, str) else result
 
     def share(self, name: str, ref: SecretReference) -> None:
-        """Let the attachment have what comes of the reading."""
+        """Note that the attachment waits for the result of the read."""
         self._sharing[ref].add(name)
 
     def failure(self, name: str, ref: SecretReference) -> str | None:
-        """Return the error of the reading that this attachment shared, once; None for none."""
+        """Return the error of the read that this attachment shared, once; None for none."""
         read_ref, result = self._read.pop(name, (None, ""))
         return result if read_ref == ref and isinstance(result, str) else None
 
@@ -146,7 +147,7 @@ class CallSecrets:
         del self._sharing[ref]
 
     def forget(self, name: str) -> None:
-        """Its call is over, or there is none."""
+        """Drop the values of an attachment whose call is over, or that needs none."""
         self._read.pop(name, None)
         for sharing in self._sharing.values():
             sharing.discard(name)

@@ -35,11 +35,11 @@ from mooring.wire.grpc.codes import Code
 log = logger(__name__)
 
 ERROR_BYTES_MAX: Final = 1024
-"""For a VolumeError's message; the API server refuses more, and then no user would see the error."""
+"""The longest message of a VolumeError; the API server refuses more, and then no user would see the error."""
 
 
 def room_on(node_name: str) -> Topic:
-    """Told when a volume is attached to this node no more."""
+    """The topic that is told when a volume is no longer attached to this node."""
     return f"room/{node_name}"
 
 
@@ -203,8 +203,8 @@ class Reconciler:
             self._observe(name, Evidence.UNPUBLISHED)
 
     async def _confirm_wish(self, target: Target) -> None:
-        """Look before what is shown as attached is published again, and nothing was written: the cache may be of long
-        ago. Raises Failed, Stale.
+        """Ask the API server before a volume that is shown as attached is published again without any write: the cache
+        may be old. Raises Failed, Stale.
         """
         attachment = target.find(self._view)
         if attachment is None or not attachment.status.attached:
@@ -216,8 +216,8 @@ class Reconciler:
             raise Stale("deleted before it could be attached again")
 
     async def _settle(self, target: Target) -> None:
-        """Look whether what the cache shows as attached is of after the publish: it may be of before, and gone since,
-        where a second attacher works without a Lease.
+        """Confirm at the API server that the attachment still shows the publish: where a second attacher works without
+        a Lease, the cache may show a state from before it.
 
         Raises Failed, and Stale when the publish has to be undone at once.
         """
@@ -247,7 +247,7 @@ class Reconciler:
             self._attachments.retry_now(one.metadata.name for one in same)
 
     async def _load_secret(self, name: str, ref: SecretReference) -> None:
-        """Read it for the next call of this attachment, and of all that share it. Raises Failed."""
+        """Read the Secret for the next call of this attachment, and of all that share it. Raises Failed."""
         shared = self._memory.secrets
         if (failure := shared.failure(name, ref)) is not None:
             raise Failed(failure)

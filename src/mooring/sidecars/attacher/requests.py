@@ -12,8 +12,8 @@ from mooring.csi.volume_capability import ROX, RWX
 
 
 def is_single_node(modes: Iterable[str] | None) -> bool:
-    """Return True when the volume may be published on one node only; also without modes, where the attach/detach
-    controller's question of this name says False, as upstream (`cluster/attachdetach/identity.py`).
+    """Return True when the volume may be published on one node only, and where it has no modes. The attach/detach
+    controller's function of this name says False there, as upstream (`cluster/attachdetach/identity.py`).
     """
     return not {RWX, ROX} & set(modes or ())
 

@@ -40,8 +40,8 @@ from mooring.sidecars.attacher.memory import Memory, UnconfirmedPublish
 
 NODE_ID_ANNOTATION: Final = "csi.alpha.kubernetes.io/node-id"
 STATUS_OF_ANNOTATION: Final = "mooring.dev/status-of"
-"""On an attached attachment whose node has become another machine: the former machine's node id, which the status is
-still about.
+"""The annotation of an attached attachment whose node has become another machine: the former machine's node id, which
+the status is still about.
 """
 
 BY_VOLUME: Final = "attacher/volume"
@@ -81,7 +81,7 @@ class View:
     calls: Calls
     memory: Memory
     default_fs_type: str = ""
-    #: This driver's attacher keeps it on attachments and volumes.
+    #: The finalizer that this driver's attacher keeps on attachments and volumes.
     finalizer: str = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
@@ -118,12 +118,12 @@ class View:
     # -- machines: a node's name may stand for another machine than before
 
     def claimed_id(self, attachment: VolumeAttachment) -> str:
-        """Return the machine that it names as its own, or else the one that has its node's name."""
+        """Return the node id in the attachment's annotation, or else that of the machine that has its node's name."""
         return annotation(attachment, NODE_ID_ANNOTATION) or self.node_id(attachment.spec.node_name)
 
     def former_ids(self, attachment: VolumeAttachment) -> tuple[str, ...]:
-        """Return the machines, beside the one that has its node's name now, on which it may have its volume
-        published.
+        """Return the node ids of the machines on which the attachment may have its volume published, without the one
+        that has its node's name now.
         """
         unconfirmed = self.memory.unconfirmed_of(attachment.metadata.name)
         claimed = annotation(attachment, NODE_ID_ANNOTATION), unconfirmed.order.node_id if unconfirmed else ""
@@ -132,8 +132,8 @@ class View:
     # -- a volume's other attachments
 
     def of_same_volume(self, attachment: VolumeAttachment) -> Iterator[VolumeAttachment]:
-        """Yield the attachments of its volume, itself too, whichever PersistentVolume with that handle they name, or
-        inline. Another driver may have another volume of the same handle.
+        """Yield all attachments of this one's volume, itself too: by any PersistentVolume with that handle, or inline.
+        Only its attacher's, since another driver may have another volume of the same handle.
         """
         named, inline = self.volume(named_volume(attachment)), attachment.spec.source.inline_volume_spec
         handle = driver_and_handle(named)[1] if named else inline.csi.volume_handle if inline and inline.csi else ""
@@ -179,9 +179,9 @@ class ResolvedVolume(msgspec.Struct, frozen=True):
     """A volume whose spec has a csi source."""
 
     spec: PersistentVolumeSpec
-    #: Translated from an in-tree source.
+    #: The csi source was translated from an in-tree one.
     migrated: bool
-    #: From the attachment itself.
+    #: The spec stands in the attachment itself.
     inline: bool = False
 
     @property
@@ -267,7 +267,7 @@ _VOLUME_OF_AZURE_FILE: Final = VOLUME | slim(spec=slim("claim_ref"))
 
 @functools.cache
 def keeps_of_attachment(driver_name: str) -> Callable[[VolumeAttachment], Part]:
-    """Keep of a foreign attachment its volume only."""
+    """Keep all of this driver's attachments, and only the spec of others'."""
     return lambda attachment: WHOLE if attachment.spec.attacher == driver_name else _FOREIGN
 
 

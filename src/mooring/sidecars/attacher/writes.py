@@ -114,9 +114,8 @@ class Writes:
     # -- PersistentVolumes
 
     async def add_volume_finalizer(self, pv_name: str) -> None:
-        """Add the finalizer, unless it is there. Raises Stale also for a volume that can't be held any more, or that
-        is not shown as held after that, since the API server was set back to a state before the one that the cache
-        shows.
+        """Add the finalizer, unless it is there. Raises Stale also where the volume is gone or being deleted, and
+        where the cache does not show the finalizer after the write: the API server was restored to an older state.
         """
         async with self._holding.of(pv_name):  # attachments to several nodes come at once
             pv = self._view.volume(pv_name)
@@ -150,7 +149,7 @@ class Writes:
     # -- VolumeAttachments: the finalizer
 
     async def add_finalizer(self, target: Target, node_id: str) -> None:
-        """Write finalizer and node id, as far as they lack."""
+        """Write the finalizer and the node id where they are missing."""
         attachment = target.find(self._view)
         if attachment is None:
             raise Vanished("gone before it could be attached")
@@ -251,7 +250,7 @@ class Writes:
         await self._save_status(attachment, _status(attachment, **{field: error}))
 
     async def _save_status(self, attachment: VolumeAttachment, wanted: Mapping[str, Any], failing: str = "") -> bool:
-        """Patch what differs from the object in hand. Return False where nothing does."""
+        """Patch the fields that differ from the object in hand. Return False where none does."""
         changes = merge_diff(_status(attachment), wanted)
         if changes:
             await self._attachments.patch(

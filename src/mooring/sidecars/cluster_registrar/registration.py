@@ -24,7 +24,7 @@ _log = logger(__name__)
 LOOK_S: Final = 120.0
 
 PAUSES_S: Final = (0.05, 0.1, 0.2, 0.4)
-"""Before a write that met a conflict is sent again."""
+"""The pauses before a write that met a conflict is sent again."""
 
 
 class ClusterRegistration:

@@ -34,7 +34,7 @@ _START_HELP: Final = "[ALPHA] Start time of the process since unix epoch in seco
 
 _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _DIGITS_MAX: Final = 6
-"""Before the point: Go writes larger numbers with an exponent."""
+"""The most digits before the point: Go writes larger numbers with an exponent."""
 
 NOT_READY: str = "driver responded but is not ready"
 

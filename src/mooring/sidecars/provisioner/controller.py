@@ -118,7 +118,7 @@ class Provisioner(Manager):
             await super().run()
 
     async def _ready(self) -> None:
-        """Before the first claim: the intents that a former process left open are read."""
+        """Wait until claims may be worked on: the intents that a former process left open have to be read first."""
         await self._intents.started()
         await self._env.caches.grants_synced()
         if self._view.uses_topology and not self._view.node_name:

@@ -152,12 +152,12 @@ class Environment(msgspec.Struct, frozen=True):
     driver: Driver
     capabilities: DriverCapabilities
     options: ProvisionerOptions
-    #: They may be asked for handlers until they run.
+    #: The shared caches; handlers may be added until they run.
     caches: ProvisionerCaches
-    #: With the driver as their source.
+    #: The recorder of Events, with the driver as their source.
     events: EventRecorder
     secrets: SecretCache
-    #: From one controller to the others.
+    #: News from one controller to the others.
     bus: Bus = msgspec.field(default_factory=Bus)
     #: The uids of the claims for which a PersistentVolume is being stored, by the volume's handle: meanwhile the volume
     #: is not deleted. Filled by the creation of volumes, which tells `topics.HANDLE_STORED` at the end.

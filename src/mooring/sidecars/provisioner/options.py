@@ -85,7 +85,7 @@ class NodeOptions:
 class CapacityOptions:
     """Storage capacity objects."""
 
-    #: Where this process runs, as is pod_name.
+    #: The namespace and the pod that this process runs in.
     namespace: str
     pod_name: str = ""
     threads: int = flag("capacity-threads", UINT, 1, "How many GetCapacity calls run at once at the most.")
@@ -134,7 +134,7 @@ class ProvisionerOptions:
         300.0,
         "How often snapshots that no claim needs any more are released; 0 is never.",
     )
-    #: None when it is off, as is node.
+    #: The options of each part, None when it is off.
     capacity: CapacityOptions | None = None
     node: NodeOptions | None = None
 

@@ -90,11 +90,11 @@ _CAUSES: Final[Sequence[tuple[re.Pattern[str], str]]] = tuple(
 )
 _log = logger(__name__)
 VERSIONS: Final = ("1.0.0",)
-"""For CSI, as the kubelet compares them; node-driver-registrar says the same for every driver."""
+"""The CSI versions that the kubelet compares; node-driver-registrar reports the same for every driver."""
 SILENCE_S: Final = 30.0
 """How long the kubelet may take to ask before that is worth a line: it looks at its folder once a second."""
 UNANSWERED_S: Final = 150.0
-"""From its question to its answer: NodeGetInfo alone may take 2 minutes."""
+"""How long the kubelet may take from its question to its answer: NodeGetInfo alone may take 2 minutes."""
 
 
 class Registrar:

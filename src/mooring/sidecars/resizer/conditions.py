@@ -57,7 +57,7 @@ def conditions_patch(claim: PersistentVolumeClaim, changes: Iterable[Body | None
 
 
 def no_conditions(kinds: Iterable[str]) -> Body:
-    """They go, wherever they are: the claim in hand may lack one that was written, and whose answer was lost."""
+    """Remove these conditions, also where the claim in hand has none: the answer to the write of one may be lost."""
     return {"conditions": [{"$patch": "delete", "type": kind} for kind in kinds]}
 
 

@@ -181,14 +181,14 @@ class ClaimController:
         await self.controller.run()
 
     async def drain(self, timeout_s: float) -> bool:
-        """As `Worker.drain`."""
+        """Begin nothing new, and let the calls in hand end. False when timeout_s was too short."""
         self._is_to_end.set()
         return await self.controller.drain(timeout_s)
 
     # -- what wakes claims
 
     def look_at_all(self) -> None:
-        """A term begins."""
+        """Look at every claim once, since a term begins."""
         self.controller.add_later(self.controller.newest_due(self._view.claims, key_of, rests(self._reconciler.decide)))
 
     def claim_changed(self, change: Change[PersistentVolumeClaim]) -> Iterable[Key]:

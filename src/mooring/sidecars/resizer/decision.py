@@ -60,7 +60,7 @@ class LookAtSecret(msgspec.Struct, frozen=True):
 
 
 class WatchPods(msgspec.Struct, frozen=True):
-    """From now on the pods are watched; whether they use the claim is not known yet."""
+    """Watch the pods from now on; whether they use the claim is not known yet."""
 
 
 # -- reasons
@@ -122,7 +122,7 @@ def claim_and_volume(view: View, key: Key) -> tuple[PersistentVolumeClaim, Persi
 
 
 def stuck(problem: Problem, pv: PersistentVolume, *actions: Any) -> Decision[Any]:
-    """Nothing but another volume, or another wish, ends the problem."""
+    """The decision on a problem that only a change of the volume, or of the claim, ends."""
     return Decision(problem, actions, problem, waits_for=frozenset({volume_changed(pv.metadata.name)}))
 
 

@@ -60,7 +60,7 @@ def _is_served(wanted: str, has: str) -> bool:
 
 
 class GrowthMetrics(Collector):
-    """Nothing is shown before `show`, nor while the claims are not followed."""
+    """Metrics of growths; nothing is shown before `show`, nor while the claims are not followed."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._shown: tuple[Informer[PersistentVolumeClaim], View, Clock] | None = None

@@ -9,11 +9,11 @@ STORAGE: Final = "storage"
 # -- annotations
 
 NOT_REQUIRED: Final = "volume.kubernetes.io/node-expansion-not-required"
-"""For a claim: its driver has grown the volume without the nodes."""
+"""The annotation of a claim whose driver has grown the volume without the nodes."""
 RESIZER: Final = "volume.kubernetes.io/storage-resizer"
-"""For a claim with an in-tree volume: the driver that grows it."""
+"""The annotation of a claim with an in-tree volume: the driver that grows it."""
 PRE_RESIZE: Final = "volume.alpha.kubernetes.io/pre-resize-capacity"
-"""For a PersistentVolume whose nodes have to do their part still: the size of its file system."""
+"""The annotation of a PersistentVolume that its nodes have still to grow: the size of its file system."""
 MODIFY_SECRET_NAME: Final = "volume.kubernetes.io/controller-modify-secret-name"
 MODIFY_SECRET_NAMESPACE: Final = "volume.kubernetes.io/controller-modify-secret-namespace"
 

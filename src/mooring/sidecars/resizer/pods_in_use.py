@@ -22,11 +22,11 @@ from mooring.sidecars.resizer.decision import PODS_KNOWN, unused
 from mooring.sidecars.resizer.view import BY_CLAIM, POD, POD_INDEXES
 
 NAMES_MAX: Final = 10
-"""For the users of one claim."""
+"""The most pods that are named as users of one claim."""
 
 
 class PodsInUse:
-    """run() for as long as the resizer works. tell: who hears that the pods are known."""
+    """The users of claims, while `run` runs. tell: called once the pods are known."""
 
     def __init__(self, runtime: Runtime, tell: Callable[[Topic], None]) -> None:
         self.informer: Informer[Pod] = Informer(
@@ -45,11 +45,11 @@ class PodsInUse:
 
     @property
     def wanted_at(self) -> Instant | None:
-        """When they were asked for first, None for not yet."""
+        """When the pods were asked for first, None for not yet."""
         return self._wanted_at
 
     def want(self) -> None:
-        """From now on they are watched."""
+        """Watch the pods from now on."""
         if self._wanted_at is None:
             self._wanted_at = self._clock.now()
             self._wanted.set()
@@ -70,7 +70,7 @@ class PodsInUse:
 
 
 def released(change: Change[Pod]) -> tuple[Topic, ...]:
-    """Told for each claim that a pod used and uses no more."""
+    """The topics of the claims that a pod used and uses no more."""
     before, after = _claims(change.old), _claims(change.new)
     return tuple(unused(claim) for claim in before if claim not in after)
 

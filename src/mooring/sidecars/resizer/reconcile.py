@@ -76,7 +76,7 @@ class ClaimReconciler(abc.ABC):
     # -- one decision
 
     async def perform(self, key: Key, decision: Decision[Any]) -> Result | None:
-        """After the actions there is more to decide. Raises Failed, Stale."""
+        """Carry out the decision about a claim; then there is more to decide. Raises Failed, Stale."""
         claim = self.view.claim(key)
         if claim is None:
             self.view.memory.forget(key)  # an answer that came after its end
@@ -143,8 +143,8 @@ class ClaimReconciler(abc.ABC):
         return await self._claims.patch(claim, strategic_patch(body, of=claim), "status", strictly=True)
 
     async def _write_mark(self, claim: PersistentVolumeClaim, body: Body) -> PersistentVolumeClaim:
-        """From here on the claim says what the driver is asked for. Only as it was read: a newer one may want something
-        else. Raises Failed, Stale.
+        """Write on the claim what the driver will be asked for, if it is still as it was read: a newer one may want
+        something else. Raises Failed, Stale.
         """
         self.view.memory.change(claim, marked_from=claim.metadata.resource_version)
         return await self._write(claim, body)

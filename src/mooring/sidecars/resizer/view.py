@@ -99,7 +99,7 @@ class Memory:
             self._records[key] = msgspec.structs.replace(self._records[key], slow_target="")
 
     def driver_returned(self) -> list[Key]:
-        """Another release of the driver may answer by now: what it called infeasible is tried again, of these claims.
+        """Forget refusals, since another release of the driver may answer by now. Return the claims to be tried again.
 
         A refusal of a volume in use is forgotten; where it still counts, the claim says so (`View.was_refused_in_use`).
         """
@@ -121,11 +121,11 @@ class Pods(Protocol):
         ...
 
     def want(self) -> None:
-        """From now on they are watched."""
+        """Watch the pods from now on."""
 
     @property
     def wanted_at(self) -> Instant | None:
-        """When they were asked for first, None for not yet."""
+        """When the pods were asked for first, None for not yet."""
         ...
 
 
@@ -134,7 +134,7 @@ class Calls(Protocol):
 
     @property
     def in_flight(self) -> Mapping[str, str]:
-        """By volume handle, the work that they are for, as text."""
+        """The work that each call is for, as text, by volume handle."""
         ...
 
 
@@ -222,12 +222,12 @@ def is_final_code(name: str) -> bool:
 
 
 def quantity(text: str) -> Quantity:
-    """Zero for "". Raises ValueError."""
+    """Parse a quantity; "" is zero. Raises ValueError."""
     return parse_quantity(text) if text else Quantity(Decimal(0))
 
 
 def bytes_text(count: int) -> str:
-    """As a quantity, in powers of two."""
+    """A count of bytes as a quantity, in powers of two."""
     return str(Quantity(Decimal(count), "binary"))
 
 
@@ -353,7 +353,7 @@ ATTRIBUTES_CLASS: Final = slim("driver_name", "parameters", metadata=slim())
 
 @functools.cache
 def keeps_of_volume(driver_name: str) -> Callable[[PersistentVolume], Part]:
-    """It keeps only that of another driver's volume."""
+    """Keep only the driver's name of another driver's volume."""
 
     def keeps(pv: PersistentVolume) -> Part:
         owner = pv.spec.csi.driver if pv.spec.csi is not None else csi_driver_of(pv.spec)

@@ -180,7 +180,7 @@ class ContentController:
         return [content.metadata.name for content in self._view.contents_of(self._row).by(BY_CLASS, change.key.name)]
 
     def _single_changed(self, change: Change[VolumeSnapshotContent]) -> Iterable[str]:
-        """One that stood for a snapshot of a group which is being deleted."""
+        """The group contents in deletion, a snapshot of which the content stood for."""
         handles = {handle for one in (change.old, change.new) if one is not None for handle in handles_of(one)}
         found = [content for handle in sorted(handles) for content in self._view.group_contents.by(BY_MEMBER, handle)]
         return sorted({content.metadata.name for content in found if is_going(content)})
@@ -195,7 +195,7 @@ class ContentController:
         return decision if decision.problem is None else msgspec.structs.replace(decision, waits_for=PARKED)
 
     def _reads(self, name: str, decision: Decision[Action]) -> Sequence[Read]:
-        """Before a snapshot goes, or is left to another content: it may be kept by now, or not any more."""
+        """The reads before a snapshot goes, or is left to another content: it may be kept by now, or not any more."""
         content = self._view.contents_of(self._row).get(Key("", name))
         depends = (isinstance(one, Delete) or (isinstance(one, Release) and one.left_to) for one in decision.actions)
         if content is None or not any(depends):
@@ -271,7 +271,7 @@ def is_news(change: Change[Any]) -> bool:
 
 
 def _quiet(content: Content) -> Content:
-    """Without what wakes nobody."""
+    """The content without the parts whose changes wake no key."""
     mark = row_of(content).being_created
     annotations: dict[str, Any] = {k: v for k, v in (content.metadata.annotations or {}).items() if k != mark}
     meta = msgspec.structs.replace(

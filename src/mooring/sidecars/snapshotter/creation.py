@@ -196,7 +196,7 @@ class Memory:
         return step.outcome
 
     def waited_s(self, uid: str, now: Instant, *, news: bool) -> float:
-        """For how long the driver has said nothing new of a snapshot that is not ready. news: it has, just now."""
+        """How long the driver has said nothing new of a snapshot that is not ready. news: it has, just now."""
         since = self.of(uid).unready_at
         if since is None or news:
             self.change(uid, unready_at=now)
@@ -204,13 +204,13 @@ class Memory:
         return now - since
 
     def note_class(self, uid: str, now: Instant, *, is_foreign: bool) -> None:
-        """is_foreign: it is another driver's."""
+        """Note since when the content's class is another driver's. is_foreign: it is."""
         since = self.of(uid).foreign_at
         if is_foreign != (since is not None):
             self.change(uid, foreign_at=now if is_foreign else None)
 
     def foreign_left_s(self, uid: str, now: Instant) -> float:
-        """How long its class being another driver's is not worth a word yet."""
+        """How long a class of another driver is still passed over in silence."""
         since = self.of(uid).foreign_at
         return FOREIGN_S if since is None else max(0.0, since + FOREIGN_S - now)
 

@@ -129,8 +129,8 @@ def _decide_foreign(view: View, content: Content, now: Instant) -> Decision[Acti
 
 
 def _decide_creation(view: View, content: Content, now: Instant) -> Decision[Action]:
-    """Also the look at a snapshot that is made and not ready: by a question where the driver has one and takes it, else
-    by the same request again.
+    """Decide on making a snapshot, and on one that is made and not ready: that is looked at by a question where the
+    driver has one and takes it, else by the same request again.
     """
     row, handle, uid = row_of(content), handle_of(content), content.metadata.uid
     record = view.memory.of(uid)
@@ -177,7 +177,7 @@ def _creation_secret_of(content: Content, ref: SecretReference) -> LoadSecret:
 
 
 def _cant_create(content: Content, error: RequestError) -> Decision[Action]:
-    """Nothing is tried before the class changes, or the content."""
+    """The decision where no request can be made: nothing is tried before the class changes, or the content."""
     failure = Failure(f"{row_of(content).title}CreationFailed", f"{_input_text(content)}{error}")
     return Decision(why.CantAsk(str(error)), _class_look_up(error), failure)
 

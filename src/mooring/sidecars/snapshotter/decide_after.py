@@ -38,7 +38,7 @@ _INT64_MAX: Final = 2**63 - 1
 class After(msgspec.Struct, frozen=True):
     """What follows from an answer: first the status is written, then the mark goes, then users hear of it."""
 
-    #: To be written; None for as it is.
+    #: The status to be written, None where it stays as it is.
     status: VolumeSnapshotContentStatus | VolumeGroupSnapshotContentStatus | None = None
     #: The outcome of the creation is known: its mark goes.
     unmarks: bool = False
@@ -91,7 +91,7 @@ def taken(content: Content, new: VolumeSnapshotContentStatus | VolumeGroupSnapsh
 
 
 def time_ns(snapshot: csi.Snapshot | csi.VolumeGroupSnapshot, now_ns: int) -> int:
-    """Its creation time; now, where that is missing or no time that the API server takes."""
+    """The creation time in the answer; now, where that is missing or no time that the API server takes."""
     if not snapshot.HasField("creation_time"):
         return now_ns
     found = snapshot.creation_time.seconds * 10**9 + snapshot.creation_time.nanos
@@ -145,7 +145,7 @@ def named_volumes(content: Content) -> str:
 
 
 def as_json(status: VolumeSnapshotContentStatus | VolumeGroupSnapshotContentStatus | None) -> dict[str, Any] | None:
-    """None where there is no status."""
+    """The status as JSON, None where there is none."""
     found: dict[str, Any] | None = None if status is None else msgspec.to_builtins(status)
     return found
 

@@ -34,9 +34,9 @@ class Matching(msgspec.Struct, frozen=True):
 
 
 def after_group(content: VolumeGroupSnapshotContent, group: csi.VolumeGroupSnapshot, now_ns: int) -> After:
-    """The driver told of the group."""
+    """Judge the driver's answer about the group."""
     wanted = content.spec.source.volume_handles
-    # One that was there before was not asked for by volumes.
+    # A group that was there before was not requested by its volumes.
     matching = as_told(group.snapshots) if wanted is None else matched(wanted, group.snapshots)
     return after_answered(content, group, matching, now_ns)
 
@@ -44,9 +44,9 @@ def after_group(content: VolumeGroupSnapshotContent, group: csi.VolumeGroupSnaps
 def after_answered(
     content: VolumeGroupSnapshotContent, group: csi.VolumeGroupSnapshot, matching: Matching, now_ns: int
 ) -> After:
-    """A group without id leaves the outcome open. Of one whose snapshots can't be told apart the handles are kept, so
-    that it can be deleted (an import's are in its source), and no volumes: no member is made, since its data could be
-    another volume's. Members that were told once stay: an answer to a question may lack them, or their volumes.
+    """A group without id leaves the outcome open. Where its snapshots can't be told apart, their handles are kept, so
+    that the group can be deleted (an import's are in its source), but not their volumes: no member is made, since its
+    data could be another volume's. Members that were told once stay: a later answer may lack them, or their volumes.
     """
     imported = imported_handle(content)
     handle = group.group_snapshot_id if imported is None else imported
@@ -82,7 +82,7 @@ def after_answered(
 def _info(
     one: csi.Snapshot, volume_handle: str, created_ns: int, known: VolumeSnapshotInfo | None, *, is_ready: bool
 ) -> VolumeSnapshotInfo:
-    """known: what an earlier answer told of it. is_ready: the group is, which means that each of it is."""
+    """The entry of a member. known: that of an earlier answer. is_ready: the group is ready, and so is each member."""
     time, size = time_ns(one, created_ns), one.size_bytes if one.size_bytes > 0 else None
     if known is not None:  # some drivers tell the time of the call: each look would be news, and a write
         time, size = known.creation_time or time, known.restore_size or size
@@ -90,7 +90,7 @@ def _info(
 
 
 def _again(info: VolumeSnapshotInfo, one: csi.Snapshot | None, *, is_ready: bool) -> VolumeSnapshotInfo:
-    """one: as the driver tells of it now, None where it does not."""
+    """The entry of a known member. one: the driver's present answer about it, None for none."""
     if one is None:
         return msgspec.structs.replace(info, ready_to_use=info.ready_to_use or is_ready)
     return _info(one, info.volume_handle, info.creation_time or 0, info, is_ready=is_ready)
@@ -120,7 +120,7 @@ def as_told(snapshots: Sequence[csi.Snapshot]) -> Matching:
 
 
 def _have_parts(volume: str, name: str) -> bool:
-    """One has all parts of the other, in any letters: a path, a type or a place around an id."""
+    """True when one has all parts of the other, in any letters: a path, a type or a place around an id."""
     one, other = _parts(volume), _parts(name)
     return bool(one and other) and (one <= other or other <= one)
 
@@ -131,7 +131,7 @@ def _parts(handle: str) -> set[str]:
 
 
 def _hold(volume: str, name: str) -> bool:
-    """One holds the other as a whole, in any letters and separators."""
+    """True when one holds the other as a whole, in any letters and separators."""
     one, other = ("".join(filter(str.isalnum, text)).casefold() for text in (volume, name))
     return bool(one and other) and (one in other or other in one)
 
@@ -141,8 +141,8 @@ _ALIKE: Final = (str.__eq__, _have_parts, _hold)
 
 
 def _pairs(wanted: Sequence[str], told: Sequence[str]) -> dict[int, str]:
-    """By the place of a snapshot its volume, as far as there is one choice alone; at last the one that is left for the
-    one whose name is like none.
+    """The volumes, by the place of their snapshot, as far as there is one choice alone; at last the volume that is left
+    goes to the snapshot whose name is like none.
     """
     found: dict[int, str] = {}
     left = list(wanted)

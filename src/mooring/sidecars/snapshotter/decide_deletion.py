@@ -106,7 +106,7 @@ def _without_secret(what: str, secret: SecretReference) -> str:
 
 
 def _decide_release(content: Content, wait_s: float) -> Decision[Action]:
-    """Its snapshot is deleted. wait_s: for so long the content stays."""
+    """Release a content whose snapshot is deleted. wait_s: for so long the content stays."""
     row, because = row_of(content), why.Deleted(handle_of(content))
     if wait_s > 0:
         return Decision(because, after_s=wait_s)

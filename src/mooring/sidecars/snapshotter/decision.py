@@ -48,7 +48,7 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class Unmark(msgspec.Struct, frozen=True):
-    """The mark has no meaning any more."""
+    """Remove the mark, which has no meaning any more."""
 
 
 class Create(msgspec.Struct, frozen=True):
@@ -74,7 +74,7 @@ class Delete(Destroys, msgspec.Struct, frozen=True):
 
 
 class Tell(msgspec.Struct, frozen=True):
-    """A Warning on the content."""
+    """Tell users by a Warning on the content."""
 
     reason: str
     message: str

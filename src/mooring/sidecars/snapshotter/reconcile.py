@@ -168,8 +168,8 @@ class Reconciler:
             raise Stale(class_name)
 
     async def _load_secret(self, load: d.LoadSecret, uid: str) -> Mapping[str, str]:
-        """For a call about the content with this uid; a missing Secret of a question says nothing. Raises Failed,
-        _Unasked.
+        """The Secret's values, for a call about the content with this uid. Notes since when the Secret of any call but
+        a question is missing. Raises Failed, _Unasked.
         """
         reason, text = load.failed
         try:
@@ -253,8 +253,8 @@ class Reconciler:
         return got.snapshot
 
     async def _delete(self, content: Content, made: Made, secrets: Mapping[str, str]) -> After:
-        """One call at once, of several contents that go. Raises Stale where the snapshot is to stay by now: the Secret
-        took a while.
+        """Delete the snapshot, in one call at a time for all contents that name it. Raises Stale where it is to stay by
+        now: the Secret took a while.
         """
         now = self.find(content.metadata.name, content.metadata.uid)
         if made.handle in self._calls.in_flight:
@@ -353,7 +353,7 @@ class Reconciler:
         return after
 
     async def _mark(self, content: Content) -> None:
-        """The mark of a creation. Nobody removes the content from under the call."""
+        """Set the mark of a creation, so that nobody removes the content during the call."""
         await self.patch(content, mark(content), strictly=True)
 
     async def _unmark(self, content: Content) -> None:

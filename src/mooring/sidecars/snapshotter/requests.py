@@ -39,7 +39,7 @@ class RequestError(MooringError):
 
 
 def snapshot_name(prefix: str, uuid_length: int, uid: str) -> str:
-    """The name under which the driver makes it, the same at each try. uuid_length: -1 takes the uid as it is."""
+    """The snapshot's name in requests, the same at each try. uuid_length: -1 takes the uid as it is."""
     return f"{prefix}-{uid if uuid_length == -1 else uid.replace('-', '')[:uuid_length]}"
 
 
@@ -52,7 +52,7 @@ def name_of(content: Content, options: SnapshotterOptions) -> str:
 
 
 def extra_metadata(content: Content) -> Mapping[str, str]:
-    """For drivers that want to know which objects the snapshot is of."""
+    """The parameters that tell the driver which objects the snapshot is of."""
     ref, prefix = ref_of(content), f"{PREFIX}{row_of(content).prefix}"
     return {
         f"{prefix}/name": ref.name,
@@ -62,7 +62,7 @@ def extra_metadata(content: Content) -> Mapping[str, str]:
 
 
 def parameters_of(view: View, content: Content, replayed: bool) -> dict[str, str]:
-    """Raises RequestError.
+    """The parameters of the content's request. Raises RequestError.
 
     replayed: the content goes, and the name counts most: a class that is gone or broken keeps nobody from finding what
     was made. Parameters that were sent before are sent again, as far as they are known.
@@ -151,7 +151,7 @@ class CreateOrder(msgspec.Struct, frozen=True):
 
 
 def create_order(view: View, content: Content, *, replayed: bool) -> CreateOrder:
-    """replayed: as for its parameters. Raises RequestError."""
+    """The order for the content's snapshot, or group. replayed: as in `parameters_of`. Raises RequestError."""
     return CreateOrder(name_of(content, view.options), volumes_of(content), parameters_of(view, content, replayed))
 
 
@@ -165,7 +165,7 @@ class Made(msgspec.Struct, frozen=True):
         return csi.DeleteSnapshotRequest(snapshot_id=self.handle, secrets=secrets)
 
     def list_request(self, secrets: Mapping[str, str]) -> csi.ListSnapshotsRequest:
-        """For this snapshot alone."""
+        """The request that lists this snapshot alone."""
         return csi.ListSnapshotsRequest(snapshot_id=self.handle, secrets=secrets)
 
     def get_request(self, secrets: Mapping[str, str]) -> csi.GetSnapshotRequest:

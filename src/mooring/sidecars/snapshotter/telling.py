@@ -33,7 +33,7 @@ class Contents(Protocol):
 
 
 class Telling:
-    """For contents of one kind."""
+    """Tells users about the contents of one kind."""
 
     def __init__(self, row: Row, events: EventRecorder, clock: Clock, contents: Contents) -> None:
         self._row, self._events, self._clock, self._contents = row, events, clock, contents
@@ -70,13 +70,13 @@ class Telling:
             raise Retry(f"could not save the error in the status: {unsaved}") from unsaved
 
     async def _save_error(self, content: Content, status: Mapping[str, Any]) -> None:
-        """On the content as it was read: an error says nothing of one that has turned ready."""
+        """Save only on the content as it was read: an error says nothing of one that has turned ready."""
         patch = set_fields(content, "status", as_json(content.status), status)
         if patch is not None:
             await self._contents.patch(content, patch, "status", strictly=True)
 
     def refused(self, name: str, uid: str, error: BaseException) -> None:
-        """A write that the API server refuses, and may refuse for ever."""
+        """Tell of a write that the API server refuses, and may refuse for ever."""
         text = f"Failed to check and update {self._row.noun} content: {error}"
         self.tell(self._contents.find(name, uid), f"{self._row.title}ContentCheckandUpdateFailed", text)
 

@@ -70,7 +70,7 @@ class EphemeralVolumes:
             await self._create_claim(key.namespace, action)
 
     async def _create_claim(self, namespace: str, action: CreateClaim) -> None:
-        """Nobody is told of a claim that is there, where the cache is behind."""
+        """Create the claim. Users are not told of one that exists already, since the cache was behind."""
         name = action.body["metadata"]["name"]
         self._metrics.ephemeral.inc()
         try:

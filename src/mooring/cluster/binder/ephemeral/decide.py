@@ -23,7 +23,7 @@ class CreateClaim(msgspec.Struct, frozen=True):
 
 
 def decide_pod(pod: Pod, claim_of: Callable[[Key], PersistentVolumeClaim | None]) -> Decision[CreateClaim]:
-    """The claims that a pod lacks. A pod that is being deleted or has ended needs none."""
+    """Create the claims that a pod lacks. A pod that is being deleted or has ended needs none."""
     if is_deleting(pod) or is_finished(pod):
         return Decision(why.ClaimsNeeded(0))
     actions: list[CreateClaim] = []
@@ -45,7 +45,7 @@ def decide_pod(pod: Pod, claim_of: Callable[[Key], PersistentVolumeClaim | None]
 
 
 def refused(volume_name: str, claim_name: str, error: str) -> str:
-    """For users: a claim could not be created."""
+    """The text for users that a claim could not be created."""
     return f"ephemeral volume {volume_name}: create PVC {claim_name}: {error}"
 
 

@@ -55,8 +55,8 @@ def _removed(name: str) -> Decision[Any]:
 def decide_claim(
     claim: PersistentVolumeClaim, pods: Iterable[Pod], *, is_fresh: bool, again_s: float | None = None
 ) -> Decision[ClaimAction]:
-    """pods: those that name the claim. is_fresh: none can be missing. again_s: seconds until a claim in use is looked
-    at again.
+    """Decide about one claim. pods: those that name it. is_fresh: no pod can be missing among them. again_s: seconds
+    until a claim in use is looked at again.
     """
     is_held, uid = PVC_PROTECTION in finalizers_of(claim), claim.metadata.uid
     if not is_deleting(claim):
@@ -106,7 +106,9 @@ def decide_volume(pv: PersistentVolume) -> Decision[Finalizing]:
 
 
 def decide_attributes_class(one: Object, holders: Iterable[Object]) -> Decision[Finalizing]:
-    """holders: the claims and volumes that name it. The API server has put the finalizer on."""
+    """Decide about one VolumeAttributesClass. holders: the claims and volumes that name it. The API server has put the
+    finalizer on.
+    """
     if not is_deleting(one) or VAC_PROTECTION not in finalizers_of(one):
         return Decision(NOTHING)
     holder = next(iter(holders), None)

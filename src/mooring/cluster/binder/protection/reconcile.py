@@ -68,7 +68,7 @@ class LivePods:
 
 
 async def set_finalizer(writes: Whole[T], obj: T, action: Finalizing) -> None:
-    """Raises Failed, Stale."""
+    """Add or remove the finalizer. Raises Failed, Stale."""
     match action:
         case AddFinalizer(name):
             await writes.put(obj, edits.add_finalizer(name))

@@ -13,10 +13,10 @@ from mooring.base.clock import Instant
 
 
 class AssumedBinding(msgspec.Struct):
-    """One pod's. static: volumes with the claims that they are for. provision: claims that a volume is to be made for.
+    """One pod's plan. static: volumes with the claims that they are for. provision: claims that need a new volume.
 
-    claims: all that the pod names. written: the choice is stored. bound: the pod has its node, which only the watch
-    does not show yet.
+    claims: all that the pod names. written: the choice of volumes is stored. bound: the pod has its node, which only
+    the watch does not show yet.
     """
 
     pod: Key
@@ -46,18 +46,18 @@ class AssumedBindings:
         return self._refused.get(uid, frozenset())
 
     def refuse(self, plan: AssumedBinding) -> None:
-        """The pod is tried on other nodes first."""
+        """Note that the pod is to be tried on other nodes first."""
         self._refused.setdefault(plan.uid, set()).add(plan.node_name)
 
     def forget(self, uid: str) -> None:
-        """The pod is gone, or has its node."""
+        """Forget a pod that is gone, or has its node."""
         self._refused.pop(uid, None)
 
     def get(self, pod: Key) -> AssumedBinding | None:
         return self._plans.get(pod)
 
     def on_node(self, node_name: str) -> tuple[Key, ...]:
-        """The pods that are planned there."""
+        """The pods that are planned on the node."""
         return tuple(self._on_node.get(node_name, ()))
 
     def volume_of(self, claim: Key) -> str:

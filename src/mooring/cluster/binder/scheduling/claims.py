@@ -19,9 +19,9 @@ RWOP_MODE = "ReadWriteOncePod"
 
 
 class PodClaims(msgspec.Struct, frozen=True):
-    """problem: rejects the pod, "" for nothing. bound: claims with their volumes, None for a volume that is missing.
+    """A pod's claims. problem: rejects the pod, "" for none. bound: claims with their volumes, None for a missing one.
 
-    in_use: claims for one pod alone which another pod uses.
+    delayed: claims that wait for the pod's node. in_use: claims for one pod alone which another pod uses.
     """
 
     problem: str = ""
@@ -31,7 +31,7 @@ class PodClaims(msgspec.Struct, frozen=True):
 
 
 def check_claims(view: View, pod: Pod) -> PodClaims:
-    """The first problem counts."""
+    """Sort the pod's claims; the first problem counts."""
     bound: dict[Key, tuple[PersistentVolumeClaim, PersistentVolume | None]] = {}
     delayed: dict[Key, PersistentVolumeClaim] = {}
     unbound_problem = ""

@@ -37,7 +37,7 @@ from mooring.kube.cache.informer import Change
 log = logger(__name__)
 
 BACK_OFF: Final = retry_backoff(1.0, 10.0)
-"""For pods whose volumes did not come, or that could not be written; kube-scheduler's."""
+"""kube-scheduler's back-off, for pods whose volumes did not come, or that could not be written."""
 
 
 class Scheduler:
@@ -134,7 +134,7 @@ class Scheduler:
         return Result(decision.because, "", decision.again, decision.waits_for, after_s, keeps_backoff=pod is not None)
 
     def _drop(self, key: Key) -> None:
-        """Others may have waited for the volumes and claims of the plan, unless the pod has them now."""
+        """Drop the pod's plan. Others may wait for its volumes and claims, unless the pod has them now."""
         plan = self._plans.drop(key)
         if plan is not None and not handlers.has_its_node(self.view.pods.get(key), plan):
             self._pods.tell(*handlers.of_dropped_plan(self.view, plan), by=key)

@@ -43,7 +43,7 @@ class WritePlan(Changing):
     plan: AssumedBinding
 
     def kept(self) -> WritePlan:
-        """With the plan as it is now: it is going to be written, and its pod bound."""
+        """Return the action with the plan as it is now: it is going to be written, and its pod bound."""
         return WritePlan(msgspec.structs.replace(self.plan))
 
 
@@ -52,7 +52,7 @@ class BindPod(msgspec.Struct, frozen=True):
 
 
 class Refuse(msgspec.Struct, frozen=True):
-    """For the pod's event and condition. had_plan: a node was chosen before."""
+    """Tell users, by the pod's event and condition, why it has no node. had_plan: a node was chosen before."""
 
     refusal: why.Refusal
     had_plan: bool = False

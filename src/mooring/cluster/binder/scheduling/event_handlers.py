@@ -29,7 +29,7 @@ def undecided(change: Change[Pod]) -> Iterator[Key]:
 
 
 def of_pod(change: Change[Pod]) -> Iterator[Topic]:
-    """A pod that had a node is gone, or over."""
+    """The topics of a pod with a node that is gone, or over."""
     old, new = change.old, change.new
     if old is not None and old.spec.node_name and (new is None or is_finished(new)) and not is_finished(old):
         yield wake_topics.LIMITS
@@ -52,7 +52,7 @@ def of_volume(change: Change[PersistentVolume]) -> Iterator[Topic]:
 
 
 def of_node(change: Change[Node]) -> Iterator[Topic]:
-    """Labels change often, and most of them concern no volume: each is a topic of its own."""
+    """The topics of a node. Labels change often, and most concern no volume: each is a topic of its own."""
     old, new = change.old, change.new
     yield wake_topics.node(change.key.name)
     if old is None or new is None or (old.spec, old.status) != (new.spec, new.status):
@@ -82,7 +82,7 @@ def has_its_node(pod: Pod | None, plan: AssumedBinding) -> bool:
 
 
 def of_dropped_plan(view: View, plan: AssumedBinding) -> Iterator[Topic]:
-    """Pods can have waited for these because of a plan that is no more."""
+    """The topics that pods may wait for because of a plan that is no more."""
     yield wake_topics.LIMITS
     for key in plan.claims:
         yield wake_topics.users(key)

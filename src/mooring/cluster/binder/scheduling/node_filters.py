@@ -91,8 +91,8 @@ def _limits(view: View, node_name: str) -> dict[str, int]:
 
 
 def volumes_of(view: View, pod: Pod) -> Iterator[Unique]:
-    """The pod's volumes of CSI drivers, its own in-tree disks too; one that is still to be made is known by its
-    claim.
+    """The pod's volumes of CSI drivers, the in-tree disks that it defines itself too; a volume that is still to be made
+    is known by its claim.
     """
     for pv in inline_volumes_of(pod):
         if pv.spec.csi is not None:

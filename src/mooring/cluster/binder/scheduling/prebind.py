@@ -27,8 +27,8 @@ def missing_claims(view: View, plan: AssumedBinding) -> tuple[str, ...]:
 
 
 def _check_others(view: View, plan: AssumedBinding) -> None:
-    """Those that were bound when the node was chosen. Differs from kube-scheduler, which binds a pod whose claim has
-    been made anew: no node is ever selected for that one then, and the pod waits for ever.
+    """Check the claims that were bound when the node was chosen. Differs from kube-scheduler, which binds a pod whose
+    claim has been made anew: no node is ever selected for that claim then, and the pod waits for ever.
     """
     for key in plan.claims:
         claim = view.claims.get(key)

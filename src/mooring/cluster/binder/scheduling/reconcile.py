@@ -36,7 +36,7 @@ from mooring.kube.patch import strategic_patch
 
 
 class SchedulerMetrics:
-    """As far as volumes go, under kube-scheduler's names."""
+    """The scheduler's metrics as far as they concern volumes, under kube-scheduler's names."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._stage = Counter(
@@ -121,7 +121,7 @@ class Reconciler:
             await self._claims.put(claim, edits.select_node(node_name))
 
     async def bind(self, pod: Pod) -> None:
-        """Raises ApiError, Failed."""
+        """Bind the pod to its plan's node. Raises ApiError, Failed."""
         key = key_of(pod)
         plan = self._view.plans.get(key)
         assert plan is not None, "decided a moment ago"
@@ -133,7 +133,7 @@ class Reconciler:
         }
         try:
             await self._cluster.post(PODS, key.name, "binding", body, key.namespace)
-        except (Conflict, NotFound) as error:  # another scheduler was quicker: the watch will show it
+        except (Conflict, NotFound) as error:  # another scheduler was quicker, or the pod is gone: the watch shows it
             self._drop(key)
             self._attempted("error")
             raise Failed(f"the pod could not be bound: {error}") from error
@@ -161,7 +161,7 @@ class Reconciler:
         self._metrics.attempted(result, self._scheduler_name)
 
     async def _tell_users(self, pod: Pod, because: why.Refusal) -> None:
-        """By an event, and in the pod's condition when that differs."""
+        """Tell users the reason by an event, and in the pod's condition when that differs."""
         self._announcer.tell(reference_to(pod, "Pod"), because.event)
         old = next((one for one in pod.status.conditions or () if one.type == "PodScheduled"), None)
         if old is not None and (old.status, old.reason, old.message) == ("False", because.condition, str(because)):

@@ -35,8 +35,8 @@ ZONE_LABELS = (
 
 
 class VolumeVerdict(msgspec.Struct, frozen=True):
-    """reasons: why not, () when it fits. static: volumes with the claims that they are for. provision: claims to be
-    made volumes for.
+    """Whether a node suits the pod's volumes. reasons: why not, () when it does. static: volumes with the claims that
+    they are for. provision: claims that need a new volume.
     """
 
     reasons: tuple[str, ...] = ()
@@ -127,7 +127,7 @@ class VolumeFilters:
         return self._room[class_name]
 
     def _zone_reasons(self, node: Node) -> list[str]:
-        """Volumes from before node affinity have their zone in labels."""
+        """The mismatch of a zone label: volumes from before node affinity have their zone in labels."""
         labels = node.metadata.labels or {}
         if not any(name in labels for name in ZONE_LABELS):
             return []
@@ -152,9 +152,9 @@ class _Room:
     """
 
     def __init__(self, objects: Iterable[CSIStorageCapacity]) -> None:
-        #: By the keys of the labels that an object selects, and by their values.
+        #: Capacity objects by the keys of the node labels that they select, then by these labels' values.
         self._equal: dict[tuple[str, ...], dict[tuple[str, ...], list[CSIStorageCapacity]]] = {}
-        #: Those that select by more than equal labels.
+        #: Capacity objects that select by more than equal labels.
         self._others: list[CSIStorageCapacity] = []
         for one in objects:
             selector = one.node_topology

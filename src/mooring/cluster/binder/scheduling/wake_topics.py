@@ -8,7 +8,7 @@ from mooring.api.meta import Key
 from mooring.control.topics import Topic
 
 NODES: Final[Topic] = "nodes"
-"""A node is there, is gone, or has changed in more than its labels."""
+"""A node has come, is gone, or has changed in more than its labels."""
 LIMITS: Final[Topic] = "limits"
 """A node may have fewer volumes: a pod or an attachment is gone."""
 

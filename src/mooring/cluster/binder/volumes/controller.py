@@ -35,7 +35,7 @@ from mooring.kube.cache.informer import Change
 
 
 def unlocked(pv_name: str) -> Topic:
-    """Told when a volume is unlocked."""
+    """The topic that a volume is unlocked."""
     return f"unlocked/{pv_name}"
 
 
@@ -44,7 +44,7 @@ class VolumeLocks:
 
     def __init__(self, tell: Callable[[Topic], None]) -> None:
         self.taken: dict[str, Key] = {}
-        """Volume → the claim that it is being bound to."""
+        """The claim that each volume is being bound to, by the volume's name."""
         self._locked: set[str] = set()
         self._tell = tell
 
@@ -79,7 +79,7 @@ class VolumeBinding:
         self._announcer = Announcer(events, runtime.clock)
         self._clock = runtime.clock
         self._locks = VolumeLocks(self._tell)
-        self._absent: dict[Key, Absent] = {}  # what a step has asked for in vain, for the next one
+        self._absent: dict[Key, Absent] = {}  # what a step has asked the API server for in vain, for the next step
         self._gone_uids: dict[str, str] = {}
         self._metrics = runtime.metrics.once(BindingMetrics)
         self._claims: Controller[Key] = Controller(
@@ -148,7 +148,7 @@ class VolumeBinding:
             return Result(decision.because, done="done" if writes else "", after_s=after_s)
 
     def _report_claim(self, claim: PersistentVolumeClaim, decision: Decision[Action]) -> float | None:
-        """Counts, and tells users the reason, if it has an event. Gives the seconds until that is to be sent again."""
+        """Count, and tell users the reason, if it has an event. Return the seconds until that is to be sent again."""
         uid, after_s = claim.metadata.uid, None
         for action in decision.actions:
             match action:

@@ -94,8 +94,8 @@ def _decide_unbound(view: View, claim: PersistentVolumeClaim, absent: Absent) ->
 
 
 def _made_for(view: View, claim: PersistentVolumeClaim, fits: Fits) -> PersistentVolume | None:
-    """The volume of a claim with a selected node that was made for it, though its claimRef was taken; unless a claim
-    names it.
+    """The volume that was made for a claim with a selected node and has lost its claimRef since; unless a claim names
+    it.
     """
     if not has_annotation(claim, names.SELECTED_NODE):
         return None
@@ -110,7 +110,7 @@ def _not_taken(view: View, claim: Key) -> Fits:
 
 
 def _ask(claim: PersistentVolumeClaim, provisioner: str) -> Decision[Action]:
-    """The phase is written when it is bound."""
+    """Ask for a volume. The claim's phase is written once it is bound."""
     if provisioner.startswith(names.IN_TREE):
         return _told(why.NoSuchPlugin(provisioner))
     if annotation(claim, names.PROVISIONER) == provisioner:
@@ -174,7 +174,7 @@ def _bind(pv: PersistentVolume, claim: PersistentVolumeClaim) -> Decision[Action
 
 
 def steps_to_bind(pv: PersistentVolume, claim: PersistentVolumeClaim) -> tuple[Step, ...]:
-    """The missing ones of the four writes, in order."""
+    """Return those of the four writes that are missing, in order."""
     ref = pv.spec.claim_ref
     claimed = ref is not None and names_claim(pv, claim) and ref.uid == claim.metadata.uid
     named = claim.spec.volume_name == pv.metadata.name and has_annotation(claim, names.BIND_COMPLETED)
@@ -192,8 +192,8 @@ def steps_to_bind(pv: PersistentVolume, claim: PersistentVolumeClaim) -> tuple[S
 
 
 def decide_volume(view: View, name: str, gone_uid: str = "") -> Decision[Action]:
-    """The next step for one PersistentVolume. gone_uid: of a claim that the API server has just said it does not
-    have.
+    """The next step for one PersistentVolume. gone_uid: the uid of a claim that the API server has just said it does
+    not have.
     """
     pv = view.volumes.get(name)
     if pv is None:
@@ -266,7 +266,7 @@ def _released(pv: PersistentVolume) -> Decision[Action]:
 
 
 def _reclaim(pv: PersistentVolume) -> Decision[Action]:
-    """Deleting is the external provisioner's: it acts on the phase."""
+    """The step for a released volume. The external provisioner deletes it: it acts on the phase."""
     policy = pv.spec.persistent_volume_reclaim_policy
     if policy not in (names.RETAIN, names.DELETE, names.RECYCLE):
         return _told(why.UnknownPolicy(policy), *_phase(pv, names.FAILED), is_old=pv.status.phase == names.FAILED)

@@ -28,7 +28,7 @@ class Step(enum.Enum):
 
 
 class Bind(msgspec.Struct, frozen=True):
-    """steps: those of the four that are still to be done."""
+    """Bind the claim to the volume. steps: those of the four writes that are still to be done."""
 
     pv_name: str
     steps: tuple[Step, ...]
@@ -45,7 +45,7 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class SetClaimPhase(msgspec.Struct, frozen=True):
-    """For a claim without a volume: the volume's fields in the status are removed."""
+    """Set the phase of a claim without a volume, and remove the volume's fields from its status."""
 
     phase: str
 

@@ -71,13 +71,13 @@ class Offers:
             self._controller.add(key)
 
     def _would_take(self, key: Key, pv: PersistentVolume) -> bool:
-        """While our own write to the claim is under way, what waits is behind the cache."""
+        """Ask the cache: while our own write to the claim is under way, the waiting claims are behind it."""
         claim = self._claims.get(key)
         return claim is not None and is_looking(claim) and could_take(claim, pv)
 
     @contextlib.contextmanager
     def reconciling(self, key: Key) -> Iterator[Turn]:
-        """Around a step of a claim: a volume that was offered to it and that it did not take is offered to the next
+        """Run a step of a claim: a volume that was offered to the claim and that it did not take is offered to the next
         one.
         """
         turn = Turn()
@@ -128,7 +128,7 @@ class BindingEventHandlers:
     ) -> None:
         self._view, self._claims, self._volumes = view, caches.claims.store, caches.volumes.store
         self._claim_queue, self._volume_queue, self._offers = claim_queue, volume_queue, offers
-        self._has_looked = False  # before that not all claims are known that wait, and each of them will look
+        self._has_looked = False  # before the first look not all waiting claims are known, and each of them will look
 
     async def look_at_all(self) -> None:
         """A term begins: each claim and each volume is looked at, and first the claims that look for a volume."""

@@ -51,7 +51,7 @@ class WaitsForFirstConsumer(msgspec.Struct, frozen=True):
 
 @reason('the external provisioner "{provisioner}" has been asked for a volume: waiting for the driver')
 class WaitsForProvisioner:
-    """asked: False when the asking is still to be written."""
+    """asked: False when the request is still to be written."""
 
     provisioner: str
     asked: bool = True

@@ -19,7 +19,7 @@ from mooring.control.result import Stale
 
 
 class Reconciler:
-    """wake_claim: puts a claim into its queue. announcer: of users. All methods raise ApiError, Failed, Stale."""
+    """wake_claim: puts a claim into its queue. announcer: tells users. All methods raise ApiError, Failed, Stale."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Reconciler:
         self._claims, self._volumes, self._classes = caches.whole_claims, caches.whole_volumes, caches.whole_classes
 
     async def on_claim(self, claim: PersistentVolumeClaim, actions: Iterable[d.Write]) -> d.Absent:
-        """claim: as the decision saw it."""
+        """Write a claim's actions. claim: as the decision saw it. Return what the API server does not have."""
         absent = d.Absent()
         for action in actions:
             match action:
@@ -87,7 +87,7 @@ class Reconciler:
                     claim = await self._claims.put(claim, edits.mark_claim(pv), "status")
 
     async def on_volume(self, pv: PersistentVolume, actions: Iterable[d.Write]) -> str:
-        """pv: as the decision saw it. Gives the uid of a claim that the API server does not have, "" for none."""
+        """Write a volume's actions. pv: as the decision saw it. Return the uid of a claim that is gone, "" for none."""
         gone_uid = ""
         for action in actions:
             match action:

@@ -22,9 +22,9 @@ _Wish = tuple[Decimal, str]
 """Bytes, and the selector as text, "" for none."""
 _Place = tuple[Shape, Modes, _Wish]
 _Entry = tuple[str, int, Key]
-"""When the claim was made, and the number of its arrival, for those of one second."""
+"""When the claim was made, and the number of its arrival, which orders claims of one second."""
 _LAST_TEXT = "\U0010ffff"
-"""After every selector's text."""
+"""A text that sorts after every selector's."""
 
 
 def is_looking(claim: PersistentVolumeClaim) -> bool:
@@ -60,7 +60,7 @@ class _Groups:
 
 
 class WaitingClaims:
-    """Fed by the first look at all claims and by their changes. A claim that is away is not found."""
+    """The claims that look for a volume, from the first look at all and from changes. One that is away is not found."""
 
     def __init__(self) -> None:
         self._known: dict[Key, tuple[_Place, _Entry]] = {}
@@ -69,7 +69,7 @@ class WaitingClaims:
         self._arrivals = itertools.count()
 
     def move(self, key: Key, claim: PersistentVolumeClaim | None) -> None:
-        """The claim is now this; None: it is gone."""
+        """Put the claim where it belongs now. claim: None for one that is gone."""
         before, place = self._known.get(key), None if claim is None else _place_of(claim)
         if (None if before is None else before[0]) == place:
             return

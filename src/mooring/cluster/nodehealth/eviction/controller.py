@@ -106,7 +106,7 @@ class TaintEviction:
         if not any((one.type, one.reason) == (DISRUPTION_TARGET, DELETED) for one in pod.status.conditions or ()):
             because = self._caches.disruption(pod, DELETED, "Taint manager: deleting due to NoExecute taint")
             pod = await self._caches.patch_status(pod, {"conditions": [because]})
-        # Of this version: a deletion that is carried out late must not take a pod that has changed since.
+        # Delete this version alone: a deletion that is carried out late must not take a pod that has changed since.
         await self._caches.pod_writer.delete(pod, strictly=True)
         self._metrics.deletions.inc()
         self._metrics.late_s.observe(self._clock.now() - action.at)

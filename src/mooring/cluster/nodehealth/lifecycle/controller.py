@@ -70,7 +70,7 @@ class LifecycleMetrics:
         self._unwell = Gauge(
             "node_collector_unhealthy_nodes_in_zone", "Nodes per zone that are not ready", zone, registry=registry
         )
-        #: All zones that there ever were: one without nodes is well.
+        #: All zones that there ever were; one without nodes counts as well.
         self._shown: set[str] = set()
 
     def show(self, zones: Zones) -> None:
@@ -193,7 +193,7 @@ class NodeLifecycle:
                         # Before the write, whatever comes of that: an answer may be lost, and other workers decide.
                         self._zones.take(zone, self._clock.now())
                     patch = taints_patch(node, action.added, action.removed, self._caches.stamp)
-                    # As kube-controller-manager's: one that is carried out late would evict from a node that is well.
+                    # Strictly, as kube-controller-manager: a taint that is written late would evict from a well node.
                     await writer.patch(node, patch, strictly=True)
                     if action.takes_turn:
                         self._metrics.evictions.labels(zone).inc()
@@ -221,9 +221,9 @@ class NodeLifecycle:
 
 
 def taints_patch(node: Node, added: Iterable[TaintId], removed: Collection[TaintId], now: str) -> Patch:
-    """Add and remove these taints, and leave those of others as they are. For this very version of the node alone."""
+    """Add and remove these taints of this very version of the node, and leave those of others as they are."""
     held = node.spec.taints or ()
-    # From the end to the beginning, so that places stay right.
+    # Remove from the end to the beginning, so that the places before stay right.
     steps: list[Operation] = [
         remove(f"{_TAINTS}/{place}")
         for place, taint in reversed(list(enumerate(held)))

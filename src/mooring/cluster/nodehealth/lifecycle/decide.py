@@ -45,7 +45,7 @@ TAINTS: Final[Mapping[tuple[str, str], str]] = {
     ("NetworkUnavailable", TRUE): "node.kubernetes.io/network-unavailable",
     ("PIDPressure", TRUE): "node.kubernetes.io/pid-pressure",
 }
-"""The NoSchedule taint of a condition with this status. Those of Ready also come with NoExecute."""
+"""The NoSchedule taint of a condition with this status. The taints of Ready also come with NoExecute."""
 UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
 
 TaintId: TypeAlias = tuple[str, str]

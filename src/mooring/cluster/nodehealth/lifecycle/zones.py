@@ -71,7 +71,7 @@ class Shift(msgspec.Struct, frozen=True):
     zones: tuple[str, ...] = ()
     #: From now on no node of any zone is ready.
     began: bool = False
-    #: That is over.
+    #: From now on some node of some zone is ready again.
     ended: bool = False
 
 
@@ -138,7 +138,7 @@ class Zones:
         return self._limiter(zone, now).wait_s(now)
 
     def take(self, zone: str, now: Instant) -> None:
-        """A node of the zone gets its taint."""
+        """Take the zone's turn: a node of it gets its taint."""
         self._limiter(zone, now).take(now)
 
     def _limiter(self, zone: str, now: Instant) -> Limiter:

@@ -57,7 +57,7 @@ class PodCollector:
     def __init__(self, runtime: Runtime, caches: HealthCaches, options: NodeHealthOptions) -> None:
         self._clock, self._caches, self._options = runtime.clock, caches, options
         self._metrics = runtime.metrics.once(PodGcMetrics)
-        #: By the name of a node that pods name: since when this process finds it missing.
+        #: Since when this process finds a node missing that pods name, by the node's name.
         self._missing_since: dict[str, Instant] = {}
         one = Deciding(self._decide, self._perform, reads=self._reads)
         self._pods: Controller[Key] = Controller(runtime, "podgc", one, workers=WORKERS, label="Pod", log=log)
@@ -108,8 +108,8 @@ class PodCollector:
         return decide_pod(pod, node, missing_since, now, self._options.quarantine_s)
 
     def _reads(self, key: Key, decision: Decision[Remove]) -> Sequence[Read]:
-        """What the kit reads before a pod goes for its node's sake, after which it is decided anew: the node may be
-        back, or in service again. A pod that is deleted and has no node stays so.
+        """Read the node anew before a pod goes for its sake: it may be back, or in service again. A pod that is deleted
+        and has no node stays so.
         """
         return [
             functools.partial(self._caches.read, self._caches.nodes, NODES, Key("", action.pod.spec.node_name))

@@ -31,7 +31,7 @@ def deployments(runtime: Runtime, caches: WorkloadCaches, recorder: EventRecorde
     )
 
     def pod_ended(change: Change[Pod]) -> Iterator[Key]:
-        """Recreate waits for it."""
+        """The Deployment of a pod that is gone: the strategy Recreate waits for that."""
         owner = controller_of(change.object)
         if change.new is not None or owner is None or owner.kind != "ReplicaSet":
             return

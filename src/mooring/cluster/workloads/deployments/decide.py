@@ -26,19 +26,19 @@ from mooring.control.decision import Decision
 
 
 class Create(msgspec.Struct, frozen=True):
-    """The new ReplicaSet."""
+    """Create the new ReplicaSet."""
 
     body: dict[str, Any]
 
 
 class Amend(msgspec.Struct, frozen=True):
-    """A merge patch of the new ReplicaSet."""
+    """Patch the new ReplicaSet. change: a merge patch."""
 
     change: dict[str, Any]
 
 
 class Resize(msgspec.Struct, frozen=True):
-    """sized: annotations of a ReplicaSet that is scaled, or that stays as it is and was sized for another number."""
+    """Scale a ReplicaSet, or only note its size. sized: the annotations that say for which number it was sized."""
 
     scale: Scale
     sized: dict[str, str]
@@ -49,7 +49,7 @@ class Delete(msgspec.Struct, frozen=True):
 
 
 class SetRevision(msgspec.Struct, frozen=True):
-    """Of the Deployment."""
+    """Set the Deployment's revision."""
 
     revision: str
 
@@ -98,7 +98,7 @@ def _rolled(deployment: Deployment, new: ReplicaSet | None, old: Sequence[Replic
 
 
 def _started(deployment: Deployment, new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> Decision[Action]:
-    """The new ReplicaSet is made, or gets its size; once all is done, old ones beyond the history go."""
+    """Make the new ReplicaSet, or give it its size; once all is done, remove old ones beyond the history."""
     if new is None:
         size = rollout.size_of_new(deployment, 0, rollout.total(old))
         revision = next_revision(old)
@@ -118,7 +118,9 @@ def _resized(deployment: Deployment, scales: Sequence[Scale]) -> tuple[Resize, .
 def _synced(
     deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet], decision: Decision[Action]
 ) -> Decision[Action]:
-    """The same, before it what the new ReplicaSet lacks, and after it the Deployment's revision."""
+    """The decision, with a patch of what the new ReplicaSet lacks before its actions, and the Deployment's revision
+    after them.
+    """
     wanted = annotations_of_new(deployment, new, next_revision(old))
     have = new.metadata.annotations or {}
     annotations = {key: value for key, value in wanted.items() if have.get(key) != value}
@@ -138,7 +140,7 @@ def is_complete(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSe
 
 
 def _outdated(deployment: Deployment, old: Sequence[ReplicaSet]) -> tuple[Delete, ...]:
-    """Empty ReplicaSets beyond the history limit, the oldest revisions first."""
+    """Delete empty ReplicaSets beyond the history limit, the oldest revisions first."""
     idle = [one for one in old if not is_deleting(one)]
     count = len(idle) - deployment.spec.revision_history_limit
     first = sorted(idle, key=revision_of)[: max(0, count)]

@@ -101,8 +101,8 @@ class Reconciler:
             self._tell(deployment, "up", made, 0, made.spec.replicas)
 
     async def _collided(self, deployment: Deployment, name: str) -> None:
-        """Another template's hash is the same: the next name counts the collision. Raises Stale where the cache was
-        behind.
+        """Count the collision where another template has the same hash, so that the next name is another. Raises Stale
+        where the cache was behind.
         """
         found = await self._writes.cluster.get(REPLICA_SETS, name, deployment.metadata.namespace)
         if new_of(deployment, [found]) is not None and claim(deployment, deployment.spec.selector, [found]).mine:

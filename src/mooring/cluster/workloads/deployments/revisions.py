@@ -32,7 +32,7 @@ _NOT_COPIED: Final = frozenset(
 
 
 def by_age(sets: Iterable[ReplicaSet]) -> tuple[ReplicaSet, ...]:
-    """The oldest first."""
+    """The ReplicaSets, the oldest first."""
     return tuple(sorted(sets, key=lambda one: (created_at(one), one.metadata.name)))
 
 
@@ -56,12 +56,12 @@ def max_surge(deployment: Deployment) -> int:
 
 
 def max_unavailable(deployment: Deployment) -> int:
-    """Never more than there are."""
+    """How many pods may be unavailable, never more than there are."""
     return min(_fenceposts(deployment)[1], deployment.spec.replicas)
 
 
 def _fenceposts(deployment: Deployment) -> tuple[int, int]:
-    """Surge and unavailable. Both 0 would stand still: then one may be unavailable."""
+    """The surge, and how many may be unavailable. With 0 for both a rollout would stand still: then one may be."""
     rolling, replicas = deployment.spec.strategy.rolling_update, deployment.spec.replicas
     if deployment.spec.strategy.type != "RollingUpdate" or rolling is None:
         return 0, 0
@@ -77,7 +77,7 @@ def size_annotations(deployment: Deployment) -> dict[str, str]:
 
 
 def annotations_of_new(deployment: Deployment, new: ReplicaSet | None, revision: str) -> dict[str, str]:
-    """Those of the new ReplicaSet. It keeps the numbers of former revisions when an old template comes back."""
+    """The annotations of the new ReplicaSet, which keeps its former revisions' numbers when an old template is back."""
     wanted = {key: value for key, value in (deployment.metadata.annotations or {}).items() if key not in _NOT_COPIED}
     before = "" if new is None else annotation(new, REVISION)
     if new is not None and revision_of(new) >= int(revision):
@@ -87,7 +87,7 @@ def annotations_of_new(deployment: Deployment, new: ReplicaSet | None, revision:
 
 
 def _history(before: str, number: str) -> str:
-    """With one revision more; of a long history the oldest ones go."""
+    """The history with one revision more; of a long one the oldest go."""
     numbers = [one for one in (*before.split(","), number) if one]
     while len(history := ",".join(numbers)) > _HISTORY_LETTERS_MAX:
         del numbers[0]

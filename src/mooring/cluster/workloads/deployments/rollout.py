@@ -20,7 +20,7 @@ from mooring.cluster.workloads.deployments.revisions import (
 
 
 class Scale(msgspec.Struct, frozen=True):
-    """So many replicas for this ReplicaSet."""
+    """The number of replicas that a ReplicaSet is to have."""
 
     replica_set: ReplicaSet
     replicas: int
@@ -31,8 +31,8 @@ def total(sets: Iterable[ReplicaSet]) -> int:
 
 
 def size_of_new(deployment: Deployment, new: int, everything: int) -> int:
-    """new: the replicas that the new ReplicaSet has; everything: those of all. Never more at once than the surge
-    allows.
+    """The size that the new ReplicaSet may have, within the surge. new: the replicas that it has; everything: those of
+    all ReplicaSets.
     """
     wanted = deployment.spec.replicas
     if deployment.spec.strategy.type != "RollingUpdate" or new >= wanted:
@@ -47,7 +47,7 @@ def roll_new(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet])
 
 
 def roll_old(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -> list[Scale]:
-    """Old replicas that may go: first those that are unavailable anyway, then as many as are to spare."""
+    """Shrink old ReplicaSets: first by replicas that are unavailable anyway, then by as many as are to spare."""
     if not total(old):
         return []
     least = deployment.spec.replicas - max_unavailable(deployment)
@@ -79,10 +79,10 @@ def is_scaled(deployment: Deployment, sets: Iterable[ReplicaSet]) -> bool:
 
 
 def rescale(deployment: Deployment, new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> list[Scale]:
-    """After a change of the number of replicas: the only one gets it all, several get their share.
+    """Scale after a change of the number of replicas: a single ReplicaSet gets it all, several get their shares.
 
-    Left out is a ReplicaSet that has its replicas, and knows for which size of the Deployment; of several, each has to
-    know the surge, too.
+    Left out is a ReplicaSet that has its replicas, and whose annotations say for which size of the Deployment; among
+    several they have to say the surge, too.
     """
     everyone = (*old, *([new] if new is not None else []))
     if not everyone:
@@ -114,8 +114,8 @@ def _notes(one: ReplicaSet) -> Mapping[str, str]:
 
 
 def _in_proportion(deployment: Deployment, active: Sequence[ReplicaSet]) -> list[Scale]:
-    """The largest first, of equal ones the newest when there are more to come, the oldest when there are fewer; the
-    rest to the first.
+    """Share the difference out: the largest comes first, of equal ones the newest when replicas are added, the oldest
+    when they are taken; what is left goes to the first.
     """
     wanted = deployment.spec.replicas
     allowed = wanted + max_surge(deployment) if wanted else 0

@@ -88,7 +88,7 @@ def _available(deployment: Deployment, available: int, now: float) -> UpdatedCon
 def _progress(
     deployment: Deployment, status: DeploymentStatus, new: ReplicaSet | None, made: bool, now: float
 ) -> UpdatedCondition | None:
-    """None where the condition stays as it is."""
+    """The new condition Progressing, None where it stays as it is."""
     current = conditions.find(deployment.status.conditions, PROGRESSING)
     if (told := _pausing(deployment, current, now)) is not None or deployment.spec.paused:
         return told
@@ -116,7 +116,7 @@ def _progress(
 
 
 def _pausing(deployment: Deployment, current: UpdatedCondition | None, now: float) -> UpdatedCondition | None:
-    """Pausing and resuming, told once each."""
+    """The condition for pausing or resuming, once each; None for neither."""
     reason = "" if current is None else current.reason
     if deployment.spec.paused and reason not in (_PAUSED, TIMED_OUT):
         return _condition(PROGRESSING, "Unknown", _PAUSED, "Deployment is paused", now)
@@ -126,7 +126,7 @@ def _pausing(deployment: Deployment, current: UpdatedCondition | None, now: floa
 
 
 def _refreshed(current: UpdatedCondition | None, new: UpdatedCondition) -> UpdatedCondition:
-    """Progress counts each time, also of the same reason: the deadline begins anew."""
+    """The condition at each progress, also one of the same reason, since the deadline begins anew."""
     if current is None or current.status != new.status:
         return new
     return msgspec.structs.replace(new, last_transition_time=current.last_transition_time)
@@ -157,7 +157,7 @@ def _updated_at(current: UpdatedCondition) -> float:
 def _with_failure(
     status: DeploymentStatus, new: ReplicaSet | None, sets: Sequence[ReplicaSet], now: float
 ) -> DeploymentStatus:
-    """A ReplicaSet's failure is the Deployment's, the new one's first."""
+    """The status with a ReplicaSet's failure as the Deployment's; that of the new one counts first."""
     for one in (*([new] if new is not None else []), *sets):
         found = conditions.find(one.status.conditions, FAILURE)
         if found is not None:

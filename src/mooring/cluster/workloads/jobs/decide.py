@@ -38,7 +38,7 @@ TOO_LONG: Final = Verdict(False, "DeadlineExceeded", "Job was active longer than
 
 
 class Remove(msgspec.Struct, frozen=True):
-    """The Job itself, whose time after its end is up."""
+    """Delete the Job itself, whose time after its end is up."""
 
 
 class Discount(msgspec.Struct, frozen=True):
@@ -83,7 +83,7 @@ def decide(
 
 
 def _kept(job: Job, now: float) -> Decision[Action]:
-    """It has ended: it stays until somebody deletes it, or for so long as its spec says."""
+    """Decide about a Job that has ended: it stays until a user deletes it, or for so long as its spec says."""
     life_s, ended_at = job.spec.ttl_seconds_after_finished, _ended_at(job)
     if life_s is None or ended_at is None:
         return Decision(why.Over())
@@ -114,7 +114,7 @@ def _verdict(job: Job, active: Sequence[Pod], tally: Tally, now: float) -> Verdi
 
 
 def _is_reached(job: Job, active: Sequence[Pod], tally: Tally) -> bool:
-    """Without a number of completions one success ends it, once the others have ended."""
+    """True once the Job has its completions; without a number of them after one success, when the others have ended."""
     if job.spec.completions is None:
         return tally.all_succeeded > 0 and not active
     return tally.all_succeeded >= job.spec.completions
@@ -141,7 +141,7 @@ def _sized(job: Job, active: Sequence[Pod], busy: int, tally: Tally, waits_s: fl
 
 
 def _spared(pods: Sequence[Pod]) -> tuple[Discount | DeletePod, ...]:
-    """They go without being counted."""
+    """Delete these pods without counting them as failed."""
     return (*map(Discount, pods), *map(DeletePod, pods))
 
 
@@ -197,7 +197,7 @@ def _conditions(job: Job, end: End | None, now: float) -> tuple[ProbedCondition,
 
 
 def _kinds(end: End) -> tuple[str, ...]:
-    """First what it comes to, then, when no pod is left, that it is over."""
+    """The conditions of an end: first the outcome, then, when no pod is left, that the Job is over."""
     first, last = (CRITERIA_MET, COMPLETE) if end.verdict.is_success else (FAILURE_TARGET, FAILED)
     return (first, last) if end.is_over else (first,)
 

@@ -36,7 +36,7 @@ def former_job(pod: Pod) -> str | None:
 
 
 def is_orphan(pod: Pod, job: Job | None) -> bool:
-    """job: of the name that `former_job` gives."""
+    """True for a pod that no Job counts. job: the one of the name that `former_job` gives."""
     controller = controller_of(pod)
     return job is None or controller is None or controller.uid != job.metadata.uid
 
@@ -77,7 +77,7 @@ class Orphans:
         return Result(why.NoOrphan())
 
     async def _found(self, pod: Pod) -> Job | None:
-        """The API server is asked: the watch of Jobs may be behind that of pods."""
+        """The pod's Job, from the API server: the watch of Jobs may be behind that of pods."""
         name = former_job(pod)
         try:
             return await self._writes.cluster.get(JOBS, name, pod.metadata.namespace) if name else None

@@ -32,10 +32,10 @@ from mooring.kube.errors import ApiError
 class Reconciler:
     def __init__(self, caches: WorkloadCaches, writes: Writes, clock: Clock) -> None:
         self._caches, self._writes, self._clock = caches, writes, clock
-        self._failures: dict[str, Failures] = {}  # by uid
+        self._failures: dict[str, Failures] = {}  # by the Job's uid
 
     def gone(self, job: Job) -> None:
-        """Forgets what is known of it."""
+        """Forget what is known of the Job."""
         self._failures.pop(job.metadata.uid, None)
 
     async def reconcile(self, key: Key) -> Result:
@@ -83,7 +83,7 @@ class Reconciler:
         return claim(job, job.spec.selector, self._caches.candidates(self._caches.pods, JOBS, key)).mine
 
     def _waits_s(self, job: Job, tally: Tally) -> float:
-        """The rest of the back-off."""
+        """Seconds of the Job's back-off that are left."""
         if is_finished(job):
             self.gone(job)
             return 0.0
@@ -110,7 +110,7 @@ class Reconciler:
                     pass  # the status, which follows in any case
 
     async def _remove(self, job: Job) -> None:
-        """Raises Stale where its time is another one by now."""
+        """Delete the Job. Raises Stale where its time to live is another one by now."""
         meta = job.metadata
         fresh = await self._writes.cluster.get(JOBS, meta.name, meta.namespace)
         if fresh.spec.ttl_seconds_after_finished != job.spec.ttl_seconds_after_finished:

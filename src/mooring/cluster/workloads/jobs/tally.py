@@ -25,8 +25,8 @@ BACKOFF_S_MAX: Final = 600.0
 
 
 class Tally(msgspec.Struct, frozen=True):
-    """succeeded, failed: the counters, with what has been marked before and is free of its finalizer. uncounted: what
-    is marked.
+    """succeeded, failed: the counters, with the pods that were marked before and are free of their finalizer.
+    uncounted: the marked pods.
 
     release: pods whose finalizer goes, now that they are marked. Whatever happens in between, each pod counts once.
     """
@@ -69,7 +69,7 @@ def count(job: Job, pods: Sequence[Pod], going: Collection[str]) -> Tally:
 
 
 def _split(uids: Sequence[str], held: Collection[str]) -> tuple[list[str], int]:
-    """Those whose pod still has its finalizer, and the number of the others."""
+    """The uids whose pod still has its finalizer, and the number of the others."""
     kept = [uid for uid in uids if uid in held]
     return kept, len(uids) - len(kept)
 
@@ -95,12 +95,12 @@ class Failures(msgspec.Struct, frozen=True):
     last_at: Instant
 
     def waits_s(self, now: Instant) -> float:
-        """Until the next pod may be made."""
+        """Seconds until the next pod may be made."""
         return self.last_at + backoff_s(self.in_a_row) - now if self.in_a_row else 0.0
 
 
 def seen_failures(before: Failures | None, tally: Tally, now: Instant) -> Failures:
-    """before: as of the last decision; after a start of this program all failures count as seen just now."""
+    """The failures seen by now. before: at the last decision; after a start all failures count as seen just now."""
     if before is None:
         return Failures(tally.all_succeeded, tally.all_failed, tally.all_failed, now)
     new = max(0, tally.all_failed - before.failed)

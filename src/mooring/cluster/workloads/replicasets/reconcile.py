@@ -44,7 +44,7 @@ class Reconciler:
         return Result(decision.because, after_s=soonest_s(pods, replica_set.spec.min_ready_seconds, now))
 
     def _claim(self, replica_set: ReplicaSet, key: Key) -> Claimed[Pod]:
-        """Pods that have ended are not adopted: they would go with the ReplicaSet."""
+        """The ReplicaSet's pods. Those that have ended are not adopted: they would go with the ReplicaSet."""
         found = claim(
             replica_set, replica_set.spec.selector, self._caches.candidates(self._caches.pods, REPLICA_SETS, key)
         )

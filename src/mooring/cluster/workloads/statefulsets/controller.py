@@ -37,7 +37,7 @@ def stateful_sets(runtime: Runtime, caches: WorkloadCaches, recorder: EventRecor
         yield from caches.owners(change, STATEFUL_SETS, caches.stateful_sets)
 
     def claim_changed(change: Change[PersistentVolumeClaim]) -> Iterator[Key]:
-        """A pod may wait for its end, and what has come to be a set's may have to be let go."""
+        """The sets whose pod may wait for the claim's end, or that may have to let go of a claim that became theirs."""
         namespace, new = change.key.namespace, change.new
         if new is None:
             for one in caches.stateful_sets.store.values():

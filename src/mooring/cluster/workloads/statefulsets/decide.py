@@ -60,7 +60,7 @@ class View(msgspec.Struct, frozen=True):
         return is_going(pod, self.going)
 
     def is_healthy(self, pod: Pod) -> bool:
-        """Ready for long enough, and not about to go."""
+        """True for a running pod that is ready for long enough, and not about to go."""
         available = is_available(pod, self.stateful_set.spec.min_ready_seconds, self.now)
         return pod.status.phase == "Running" and available and not self.is_terminating(pod)
 
@@ -79,14 +79,14 @@ class TellDisputed(msgspec.Struct, frozen=True):
 
 
 class Label(msgspec.Struct, frozen=True):
-    """The labels that a pod has lost."""
+    """Give a pod the labels that it has lost."""
 
     pod: Pod
     labels: dict[str, str]
 
 
 class Own(msgspec.Struct, frozen=True):
-    """The owners of a claim."""
+    """Set the owners of a claim."""
 
     claim: PersistentVolumeClaim
     owners: list[Json]
@@ -99,14 +99,14 @@ class TellUpdated(msgspec.Struct, frozen=True):
 
 
 class CreateClaims(msgspec.Struct, frozen=True):
-    """The claims that a pod lacks which waits for them."""
+    """Create the claims that a pod lacks, and waits for."""
 
     pod_name: str
     claims: tuple[Json, ...]
 
 
 class CreatePod(msgspec.Struct, frozen=True):
-    """claims: those that the pod lacks."""
+    """Create the pod, after the claims that it lacks."""
 
     pod: Json
     claims: tuple[Json, ...] = ()
@@ -119,8 +119,8 @@ ORDER: Final = (TellHeld, TellDisputed, Label, Own, TellUpdated, CreateClaims, C
 
 
 def decide(view: View) -> Decision[Action]:
-    """Ordered: one pod at a time, from the first to the last; what is too many goes first from the end, once all others
-    are well.
+    """Decide about the set. In order: one pod at a time, from the first to the last; surplus pods go from the end, once
+    all others are well.
     """
     stateful_set = view.stateful_set
     if is_deleting(stateful_set):
@@ -141,7 +141,7 @@ def _is_ordered(view: View) -> bool:
 
 
 def _started(view: View, found: dict[int, Pod]) -> Decision[Action]:
-    """The pods that are missing; in order, those before them must be well."""
+    """The steps for pods that are missing or unwell; in order, only that of the first such pod."""
     steps: list[Decision[Action]] = []
     for ordinal in ordinals(view.stateful_set):
         step = _step(view, ordinal, found.get(ordinal))
@@ -168,7 +168,7 @@ def _step(view: View, ordinal: int, pod: Pod | None) -> Decision[Action] | None:
 
 
 def _may_go_on(view: View, found: dict[int, Pod]) -> bool:
-    """In order, nothing is taken away before all that is to stay is well."""
+    """True where pods may be deleted: in order, only once all that are to stay are well."""
     wanted = [found.get(ordinal) for ordinal in ordinals(view.stateful_set)]
     return not _is_ordered(view) or all(
         pod is not None and not view.is_terminating(pod) and view.is_healthy(pod) for pod in wanted
@@ -188,7 +188,7 @@ def _missing_claims(view: View, pod_name: str) -> tuple[Json, ...]:
 
 
 def _template_for(view: View, ordinal: int) -> Template:
-    """Below the partition pods stay what they were."""
+    """The template for the pod of this number: below the partition pods stay what they were."""
     strategy = view.stateful_set.spec.update_strategy
     partition = strategy.rolling_update.partition if strategy.rolling_update is not None else 0
     below = ordinal < view.stateful_set.spec.ordinals.start + partition
@@ -196,7 +196,7 @@ def _template_for(view: View, ordinal: int) -> Template:
 
 
 def _held_up(view: View, pod_name: str) -> Decision[Action] | None:
-    """To wait, where a claim has to be gone before the pod is made anew."""
+    """The decision to wait, where a claim has to be gone before the pod is made anew; None for no such claim."""
     claims = _claims_of(view, pod_name)
     for claim in claims:
         if goes_with_former(view.stateful_set, claim, pod_name):
@@ -208,13 +208,13 @@ def _held_up(view: View, pod_name: str) -> Decision[Action] | None:
 
 
 def _claims_of(view: View, pod_name: str) -> list[PersistentVolumeClaim]:
-    """Those that there are."""
+    """The pod's claims that exist."""
     namespace, names = view.stateful_set.metadata.namespace, claim_names(view.stateful_set, pod_name).values()
     return [claim for name in names if (claim := view.claim_of(Key(namespace, name))) is not None]
 
 
 def _condemned(view: View, found: dict[int, Pod]) -> Decision[Action] | None:
-    """The pods beyond the number wished for, from the end; in order, an unwell one only when those before it are
+    """Delete the pods beyond the number wished for, from the end; in order, an unwell one only when those before it are
     well.
     """
     stay = ordinals(view.stateful_set)
@@ -233,7 +233,7 @@ def _condemned(view: View, found: dict[int, Pod]) -> Decision[Action] | None:
 
 
 def _updated(view: View, found: dict[int, Pod]) -> Decision[Action] | None:
-    """The last pod of an old template, once those after it are well."""
+    """Delete the last pod of an old template, once those after it are well."""
     strategy = view.stateful_set.spec.update_strategy
     if strategy.type != "RollingUpdate":
         return None
@@ -250,8 +250,8 @@ def _updated(view: View, found: dict[int, Pod]) -> Decision[Action] | None:
 
 
 def _owned(view: View) -> list[Own | TellUpdated]:
-    """The claims whose owners are not those of the retention policy. Nobody is told of a pod that is new or too
-    many.
+    """Set the owners of claims that are not those of the retention policy. Users are not told of a pod that is new, or
+    surplus.
     """
     found: list[Own] = []
     updated: dict[str, None] = {}
@@ -267,8 +267,8 @@ def _owned(view: View) -> list[Own | TellUpdated]:
 
 
 def _let_go(view: View) -> list[Own]:
-    """The claims without a pod that go with the set by an earlier retention policy. Upstream leaves them so, and they
-    go.
+    """Release the claims without a pod that an earlier retention policy made go with the set. Upstream leaves them so,
+    and they go.
     """
     if view.stateful_set.spec.persistent_volume_claim_retention_policy.when_deleted == DELETE:
         return []
@@ -278,7 +278,7 @@ def _let_go(view: View) -> list[Own]:
 
 
 def _disputed(view: View) -> list[TellDisputed]:
-    """Those of pods that have not begun: it is told once, when the pod is made."""
+    """The disputed claims of pods that have not begun: users are told once, when the pod is made."""
     new = (pod for pod in view.pods if pod.status.phase == "Pending")
     return [
         TellDisputed(claim.metadata.name)

@@ -23,7 +23,7 @@ _ORDINAL_MAX: Final = 2**31 - 1
 
 
 def ordinal_of(stateful_set: StatefulSet, pod: Object) -> int | None:
-    """None for a pod whose name is not one of the set's."""
+    """The pod's number, None for a pod whose name is not one of the set's."""
     prefix, _, number = pod.metadata.name.rpartition("-")
     if prefix != stateful_set.metadata.name or not (number.isascii() and number.isdigit()):
         return None
@@ -66,7 +66,7 @@ def _claim_body(stateful_set: StatefulSet, template: Json, pod_name: str) -> Jso
 
 
 def pod_body(stateful_set: StatefulSet, template: Mapping[str, Any], revision: str, ordinal: int) -> Json:
-    """A pod of this template, which goes by this name of a revision."""
+    """The pod of this number, from a template and the name of its revision."""
     prefix = f"{stateful_set.metadata.name}-"  # (the name is given all the same: the real one writes both)
     body = from_template(template, reference(STATEFUL_SETS, stateful_set), generate_name=prefix)
     name, meta, spec = f"{stateful_set.metadata.name}-{ordinal}", body["metadata"], body["spec"]
@@ -82,8 +82,8 @@ def pod_body(stateful_set: StatefulSet, template: Mapping[str, Any], revision: s
 
 
 def lost_labels(stateful_set: StatefulSet, pod: Pod) -> dict[str, str]:
-    """The labels of the pod's number, where it has not that of its name: it was adopted, or somebody has taken them
-    off.
+    """The labels of the pod's name and number, where it lacks that of its name: it was adopted, or a user has taken
+    them off.
     """
     if (pod.metadata.labels or {}).get(POD_NAME) == pod.metadata.name:
         return {}

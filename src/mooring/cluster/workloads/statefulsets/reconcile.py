@@ -68,7 +68,7 @@ class Reconciler:
         return await self._work(stateful_set, key, revisions)
 
     async def _count_down(self, stateful_set: StatefulSet, key: Key) -> Result:
-        """The pods that are left; the revisions may be gone already."""
+        """Count the pods that are left of a deleted set; its revisions may be gone already."""
         status = stateful_set.status
         view = self._view_with(
             stateful_set, key, Template(status.current_revision, {}), Template(status.update_revision, {})
@@ -92,7 +92,7 @@ class Reconciler:
     # -- what is so
 
     def _named(self, stateful_set: StatefulSet, key: Key) -> list[Pod]:
-        """Pods of other names are not the set's, whatever their labels say."""
+        """The pods with a name of the set's; others are not its own, whatever their labels say."""
         found = self._caches.candidates(self._caches.pods, STATEFUL_SETS, key)
         return [pod for pod in found if ordinal_of(stateful_set, pod) is not None]
 
@@ -181,7 +181,7 @@ class Reconciler:
         self._writes.tell(stateful_set, "SuccessfulUpdate", text)
 
     async def _create(self, stateful_set: StatefulSet, create: CreatePod) -> None:
-        """The claims first. Raises Retry, ApiError."""
+        """Create the claims, then the pod. Raises Retry, ApiError."""
         name, pod_name = stateful_set.metadata.name, create.pod["metadata"]["name"]
         for body in create.claims:
             try:

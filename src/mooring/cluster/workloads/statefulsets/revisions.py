@@ -16,10 +16,10 @@ _REPLACE: Final = {"$patch": "replace"}
 
 
 class Revisions(msgspec.Struct, frozen=True):
-    """update: the one of the template as it is now, None before it is made. current: the one that pods come from.
-    outdated: to be deleted.
+    """update: the revision of the template as it is now, None before it is made. current: the one that pods come from.
+    outdated: those to be deleted.
 
-    make: the body of the missing one. number: for an old one that comes back, 0 otherwise.
+    make: the body of the missing revision. number: the new number of an old one that comes back, 0 otherwise.
     """
 
     update: ControllerRevision | None
@@ -30,7 +30,7 @@ class Revisions(msgspec.Struct, frozen=True):
 
 
 def revisions_of(stateful_set: StatefulSet, found: Iterable[ControllerRevision], in_use: Collection[str]) -> Revisions:
-    """found: those of the set. in_use: the names of those that its pods come from."""
+    """found: the set's revisions. in_use: the names of those that its pods come from."""
     ordered = sorted(found, key=lambda one: (one.revision, created_at(one), one.metadata.name))
     data = _data(stateful_set.spec.template)
     equal = [one for one in ordered if one.data == data]
@@ -60,7 +60,7 @@ def _current(stateful_set: StatefulSet, ordered: Iterable[ControllerRevision]) -
 
 
 def _data(template: Mapping[str, Any]) -> dict[str, Any]:
-    """As a strategic merge patch of the set."""
+    """The template as a strategic merge patch of the set."""
     return {"spec": {"template": {**_REPLACE, **template}}}
 
 

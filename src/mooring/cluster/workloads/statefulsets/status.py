@@ -36,7 +36,7 @@ def _of_revision(pods: Sequence[Pod], revision: str) -> int:
 
 
 def _completed(stateful_set: StatefulSet, status: StatefulSetStatus) -> StatefulSetStatus:
-    """Once all pods are of the newest template, that is the current one."""
+    """The status, with the newest revision as the current one once all pods are of it."""
     everyone = stateful_set.spec.replicas
     if stateful_set.spec.update_strategy.type != "RollingUpdate" or not (
         status.updated_replicas == status.ready_replicas == status.replicas == everyone

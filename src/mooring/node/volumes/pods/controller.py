@@ -36,8 +36,8 @@ _log = logger(__name__)
 WORKERS: Final = 16
 BACK_OFF: Final = BackOff(0.5, 10.0)
 AGAIN_S: Final = 75.0
-"""Between two looks at a running pod whose volumes may have grown, or are to be published again; the kubelet takes
-60 to 90 s.
+"""Seconds between two looks at a running pod whose volumes may have grown, or are to be published again; the kubelet
+takes 60 to 90 s.
 """
 NOT_STARTED: Final = ("", "Pending")
 """Phases of a pod in which nothing runs yet."""
@@ -69,7 +69,7 @@ class NodePods:
         self.controller.watch(actual.csi_drivers, self._csi_driver_changed)
 
     def watch_claims(self, claims: Informer[PersistentVolumeClaim]) -> None:
-        """Where the node may watch them: a pod is looked at as soon as a claim of its is to grow here."""
+        """Look at a pod as soon as a claim of its is to grow here, where the node may watch claims."""
         self.controller.watch(claims, self._claim_changed)
 
     def look_again(self, uid: str) -> None:
@@ -200,7 +200,7 @@ class NodePods:
         self._announcements.forget_pod(uid)
 
     async def _set_running(self, pod: Pod) -> None:
-        """It says nothing about a pod that has changed since: it may have ended."""
+        """Write that the pod runs, unless it has changed since it was read: it may have ended."""
         now = self._clock.wall_s()
         status = {"phase": "Running", "conditions": running_conditions(pod, now), **running_containers(pod, now)}
         patch = strategic_patch(
@@ -212,7 +212,7 @@ class NodePods:
         self._looked_at[pod.metadata.uid] = answer.metadata.resource_version, self._clock.now()
 
     async def _leave(self, pod: Pod) -> Result:
-        """Its volumes are taken away, then the object goes."""
+        """Take away the pod's volumes, then its object."""
         uid, key = pod.metadata.uid, key_of(pod)
         self._desired.gone(uid)
         self._looked_at.pop(uid, None)
@@ -267,8 +267,8 @@ def lacks_containers(pod: Pod) -> bool:
 
 
 def running_containers(pod: Pod, now: float) -> dict[str, list[dict[str, Any]]]:
-    """Each container runs and is ready; those that come before them have ended, but for sidecars. {} where others have
-    said more.
+    """The statuses of containers that run and are ready; init containers have ended, but for sidecars. {} where others
+    have said more.
     """
     if not lacks_containers(pod):
         return {}
@@ -279,7 +279,7 @@ def running_containers(pod: Pod, now: float) -> dict[str, list[dict[str, Any]]]:
 
 
 def ended_containers(pod: Pod, now: float) -> dict[str, list[dict[str, Any]]]:
-    """Each has ended with its pod."""
+    """The statuses of containers that have ended with their pod."""
     killed = _ended(137, "Error", now)
     before = [
         _of(one, killed if one.restart_policy == "Always" else _ended(0, "Completed", now))
@@ -306,7 +306,7 @@ def _ended(code: int, reason: str, now: float) -> dict[str, Any]:
 
 
 def running_conditions(pod: Pod, now: float) -> list[dict[str, str]]:
-    """Those of a pod that runs; one that was otherwise says since when. now: seconds since the epoch."""
+    """The conditions of a pod that runs; one that was not True says since when. now: seconds since the epoch."""
     changed = {one.type for one in pod.status.conditions or () if one.status != TRUE}
     return [
         {"type": kind, "status": TRUE, **({"lastTransitionTime": rfc3339(now)} if kind in changed else {})}

@@ -49,9 +49,9 @@ class UnusableVolume(MooringError):
 
 
 def used_volumes(pod: Pod) -> tuple[tuple[PodVolume, bool, bool], ...]:
-    """Those of the pod's volumes that some container uses; each with whether it is used as a folder, and as a device.
+    """The pod's volumes that some container uses; each with whether it is used as a folder, and as a device.
 
-    Those that bring nothing from outside are left out: a secret, a hostPath and the like.
+    Volumes that bring nothing from outside are left out: a secret, a hostPath and the like.
     """
     mounted, devices = pod.spec.used
     used = mounted | devices
@@ -71,12 +71,12 @@ def _brings_storage(volume: PodVolume) -> bool:
 
 
 def _foreign_source(volume: PodVolume) -> str:
-    """The kind of one that nobody but a kubelet can mount, "" for another one."""
+    """The kind of a volume that only a kubelet can mount, "" for another one."""
     return next((wire for field, wire in FOREIGN_SOURCES.items() if getattr(volume, field) is not None), "")
 
 
 def claims_of(pod: Pod) -> frozenset[Key]:
-    """Those that the pod names, or that are made for it."""
+    """The claims that the pod names, or that are made for it."""
     claims = (_claim_name(pod, volume) for volume in pod.spec.volumes or ())
     return frozenset(Key(pod.metadata.namespace, name) for name in claims if name)
 
@@ -210,7 +210,7 @@ class Wishes:
 
 
 def as_csi(pv: PersistentVolume) -> PersistentVolume:
-    """As its CSI driver sees it, also one that the driver took over. Raises Unusable, TranslationError."""
+    """The volume as its CSI driver sees it, also an in-tree one. Raises UnusableVolume, TranslationError."""
     if pv.spec.csi is not None:
         return pv
     if not is_migratable(pv.spec):
@@ -236,7 +236,7 @@ def _use(pod: Pod, volume_name: str, volume: Volume, *, read_only: bool, claim: 
 
 
 def _check_mode(volume: Volume, name: str, *, is_mounted: bool, is_device: bool) -> None:
-    """Raises Unusable."""
+    """Raises UnusableVolume."""
     if volume.is_block and is_mounted:
         raise UnusableVolume(f"volume {name} has volumeMode Block, but is specified in volumeMounts")
     if not volume.is_block and is_device:
@@ -244,7 +244,7 @@ def _check_mode(volume: Volume, name: str, *, is_mounted: bool, is_device: bool)
 
 
 def _check_other(volume: Volume, other: tuple[Volume, PodUse] | None) -> None:
-    """other: of the same name, that the pod wants as well. Raises Unusable."""
+    """other: a volume of the same name that the pod wants as well. Raises UnusableVolume."""
     if other is not None and other[0].spec_name != volume.spec_name:
         raise UnusableVolume(str(why.NamedTwice(volume.handle, volume.spec_name, other[0].spec_name)))
 

@@ -215,7 +215,7 @@ def resize_step(claim: PersistentVolumeClaim) -> str:
 
 
 def size_bytes_of(claim: PersistentVolumeClaim) -> int:
-    """As the claim's status gives it, 0 for none."""
+    """The volume's size as the claim's status gives it, 0 for none."""
     has = (claim.status.capacity or {}).get("storage")
     return math.ceil(parse_quantity(has).value) if has else 0
 
@@ -286,12 +286,12 @@ class DesiredState:
         return volumes.get(spec_name) or next(iter(volumes.values()), None)
 
     def volume_of(self, unique: str, pod_uid: str) -> Volume | None:
-        """As the pod's own PersistentVolume has it, None when the pod does not want it."""
+        """The volume by the pod's own PersistentVolume, None when the pod does not want it."""
         use = self.uses(unique).get(pod_uid)
         return None if use is None else self._volumes[unique].get(use.spec_name)
 
     def uses(self, unique: str) -> Mapping[str, PodUse]:
-        """By pod uid."""
+        """The pods' uses of the volume, by pod uid."""
         return self._uses.get(unique, {})
 
     def clashing(self, volume: Volume) -> dict[str, str]:

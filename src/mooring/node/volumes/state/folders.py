@@ -78,7 +78,7 @@ def _labelled(label: str) -> dict[str, str]:
 
 
 def encoded(record: Mapping[str, str]) -> bytes:
-    """As Go's encoder writes a map of strings: sorted, no spaces, `<`, `>` and `&` escaped, a line feed at the end."""
+    """The record as Go encodes a map of strings: sorted, no spaces, `<`, `>`, `&` escaped, a line feed at the end."""
     text = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")

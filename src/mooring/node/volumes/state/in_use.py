@@ -148,7 +148,7 @@ class InUseReport:
 
 
 async def _tell_nobody(*_: object) -> None:
-    """Nobody can do anything about it; the log says it."""
+    """Tell nobody: nobody can do anything about it, and the log says it."""
 
 
 class Places(msgspec.Struct):
@@ -188,7 +188,7 @@ class UnreadPlaces:
         self._doubt(uid, found.get(uid, frozenset()))
 
     def _doubt(self, uid: str, folders: frozenset[str]) -> None:
-        """What is in doubt in the pod's folder now."""
+        """Note which volumes are in doubt now in the pod's folder."""
         if folders != self._places.in_pods.pop(uid, frozenset()):
             self._changed()
         if folders:
@@ -262,7 +262,7 @@ class NamesInUse:
         return self._actual.in_use | self.before
 
     def forget(self, unique: str) -> None:
-        """Nothing was done with the volume, or all was undone."""
+        """Forget a volume with which nothing was done, or all was undone."""
         if not self._has_folder(unique):
             self.before -= {unique}
 

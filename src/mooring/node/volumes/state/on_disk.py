@@ -230,8 +230,8 @@ def _shared_by_devices(layout: KubeletLayout) -> tuple[Path, ...]:
 
 
 def folders_in(folder: Path) -> Iterator[Path]:
-    """Its folders, by name; links are passed over. None where it is no folder. Raises OSError for one that can't be
-    listed.
+    """The folders in it, by name; links are passed over. Nothing where it is no folder. Raises OSError for one that
+    can't be listed.
     """
     try:
         entries = entries_in(folder)
@@ -241,7 +241,7 @@ def folders_in(folder: Path) -> Iterator[Path]:
 
 
 def entries_in(folder: Path) -> list[tuple[Path, bool]]:
-    """All that is in it, by name, and whether it is a folder itself and no link to one. Raises OSError."""
+    """The entries of the folder, by name; each with whether it is a folder, and no link to one. Raises OSError."""
     with os.scandir(folder) as listed:
         return sorted((Path(entry.path), entry.is_dir(follow_symlinks=False)) for entry in listed)
 

@@ -25,14 +25,14 @@ _HELD: Final = {
     False: ("MountVolume.Setup failed while expanding volume", "FailedMount"),
     True: ("MapVolume.MarkVolumeAsMounted failed while expanding volume", "FailedMapVolume"),
 }
-"""For pods that are held for the size of a volume, a device's or another's."""
+"""The step and the reason of Events about pods that wait until a volume has grown, by whether it is a block device."""
 
 
 _OTHER_KINDS: Final = {Step.EXPAND: "NodeExpandVolume", Step.ATTACH: "AttachVolume"}
 
 
 class Announcements:
-    """To the users of this node's pods, as Events."""
+    """Tells the users of this node's pods of problems, as Events."""
 
     def __init__(self, events: EventRecorder, actual: ActualState, clock: Clock) -> None:
         self._events, self._actual = events, actual
@@ -55,7 +55,7 @@ class Announcements:
             self._events.event(reference_to(pod, "Pod"), type, reason, text)
 
     def tell_claim(self, growth: Growth, type: str, reason: str, text: str) -> None:
-        """The same for a claim that grows."""
+        """An event for a claim that grows, each time. type: Normal or Warning."""
         claim = ObjectReference(
             "v1", "PersistentVolumeClaim", growth.namespace, growth.claim, growth.claim_uid, growth.claim_version
         )
@@ -68,8 +68,8 @@ class Announcements:
     # -- of steps
 
     def refused(self, state: VolumeState, decision: Decision[Action]) -> float | None:
-        """Pods that can't have the volume as things are. Seconds until the next look: the decision's, or to tell it
-        again.
+        """Tell pods that they can't have the volume as things are. Return the seconds until the next look: the
+        decision's, or to tell it again.
         """
         refused = refused_by(decision)
         for uid, because in refused.pods.items():
@@ -102,7 +102,7 @@ class Announcements:
         self.announce(uid, state.volume.unique, about, reason)
 
     def _name(self, state: VolumeState, uid: str) -> str:
-        """As the pod's own PersistentVolume has it: others may name the volume, too."""
+        """The volume's name by the pod's own PersistentVolume: others may name the volume, too."""
         return (self._actual.desired.volume_of(state.volume.unique, uid) or state.volume).spec_name
 
 
@@ -120,7 +120,7 @@ NAMES: Final = {
     Step.UNSTAGE: "UnmountDevice",
     Step.EXPAND: "NodeExpandVolume",
 }
-"""For steps in the kubelet's events."""
+"""The names of steps in the kubelet's events."""
 BLOCK_NAMES: Final = {
     **NAMES,
     Step.STAGE: "SetUpDevice",
@@ -146,7 +146,7 @@ _BLOCK_OPERATIONS: Final = {
 
 
 class StepWatch:
-    """tell: takes a volume, the step's name and a text for the users of the step's pods."""
+    """Measures steps, and tells of slow ones. tell: takes a volume, a step, its name and a text for the pods' users."""
 
     def __init__(self, metrics: NodeMetrics, clock: Clock, tell: Callable[[VolumeState, Do, str, str], None]) -> None:
         self._metrics, self._clock, self._tell = metrics, clock, tell

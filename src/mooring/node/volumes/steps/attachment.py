@@ -178,7 +178,7 @@ class Attachments:
             raise _failed(str(error)) from None
 
     async def _create(self, volume: Volume) -> None:
-        """One that an earlier try has made, whose answer was lost, is fine."""
+        """Create the VolumeAttachment, unless it is there: the answer to an earlier try may be lost."""
         source = {"persistentVolumeName": volume.spec_name}
         body = {
             "apiVersion": VOLUME_ATTACHMENTS.api_version,

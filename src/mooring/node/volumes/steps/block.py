@@ -83,7 +83,7 @@ class BlockSteps(StageSteps):
         self._published(state, use)
 
     async def unpublish(self, state: VolumeState, uid: str) -> None:
-        """Nothing of the device is left for the pod afterwards."""
+        """Unpublish the device, and leave nothing of it for the pod."""
         volume, step = state.volume, "UnmapVolume"
         spec_name = state.publications[uid].spec_name
         driver = self._driver(volume, step)

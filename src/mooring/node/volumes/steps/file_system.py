@@ -74,7 +74,7 @@ class FileSystemSteps(StageSteps):
     # -- taking away
 
     async def unpublish(self, state: VolumeState, uid: str) -> None:
-        """Nothing of the volume is in the pod's folder afterwards."""
+        """Unpublish the volume, and leave nothing of it in the pod's folder."""
         volume, step, publication = state.volume, "TearDown", state.publications[uid]
         target, driver = self._layout.target(uid, publication.spec_name), self._driver(volume, step)
         publication.stand = Stand.UNCERTAIN
@@ -123,7 +123,7 @@ class FileSystemSteps(StageSteps):
             walking.cancel()
 
     async def _set_group(self, volume: Volume, use: PodUse, target: Path, step: str) -> None:
-        """On threads of their own, for a walk can take longer than anything else may wait for a thread."""
+        """Set the group, on threads of its own: a walk can take longer than anything else may wait for a thread."""
         assert use.fs_group is not None
         walk, failure = Walk(target, use.fs_group, use.fs_group_policy), ""
         work = self._around.threads.run(

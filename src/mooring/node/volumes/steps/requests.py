@@ -151,7 +151,7 @@ class VolumeRequests(msgspec.Struct, frozen=True):
 
     @property
     def staging(self) -> Path:
-        """Where the driver stages it."""
+        """The path where the driver stages the volume."""
         volume = self.volume
         return (
             self.layout.block_staging(volume.spec_name)
@@ -160,7 +160,7 @@ class VolumeRequests(msgspec.Struct, frozen=True):
         )
 
     def target(self, pod_uid: str, spec_name: str) -> Path:
-        """Where the driver publishes it to the pod."""
+        """The path where the driver publishes the volume to the pod."""
         return (
             self.layout.block_publish(spec_name, pod_uid)
             if self.volume.is_block
@@ -300,7 +300,7 @@ class Injector:
 
 
 def _as_text(tokens: Mapping[str, _Token]) -> str:
-    """As drivers get them, by audience."""
+    """The tokens as drivers get them, by audience."""
     fields = {
         audience: {"token": token.text, "expirationTimestamp": token.expires} for audience, token in tokens.items()
     }
@@ -313,7 +313,7 @@ def wanted_tokens(spec: CSIDriverSpec, volume: Volume) -> tuple[TokenRequest, ..
 
 
 def injected(spec: CSIDriverSpec, volume: Volume, use: PodUse, tokens: str) -> Injected:
-    """The pod's data that the driver asks for. tokens: as text, "" for none."""
+    """The pod's data that the driver asks for. tokens: their text, "" for none."""
     context = {**pod_info(use), EPHEMERAL: "true" if volume.is_inline else "false"} if spec.pod_info_on_mount else {}
     if tokens and spec.service_account_token_in_secrets:
         return Injected(context, {TOKENS: tokens})

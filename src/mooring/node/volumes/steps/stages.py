@@ -98,7 +98,7 @@ class StageSteps(StepTools):
     async def _unpublish(
         self, state: VolumeState, uid: str, step: str, driver: RegisteredDriver, end: Callable[[], None]
     ) -> None:
-        """Nothing of the volume is left for the pod afterwards. Raises StepFailed."""
+        """Unpublish the volume, and leave nothing of it for the pod. Raises StepFailed."""
         request = VolumeRequests(self._layout, state.volume).unpublish(uid, state.publications[uid].spec_name)
         await self._take_back(state.volume, step, driver.rpc.node_unpublish_volume(request, Call(CALL_S)), end, pod=uid)
         state.was_given_back(uid, self._around.clock.now())

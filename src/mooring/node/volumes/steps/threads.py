@@ -50,7 +50,7 @@ class Threads:
         return doing.result()
 
     def _leave(self, about: str, doing: asyncio.Future[Any]) -> None:
-        """Nobody waits for the work any more, but what comes next about the volume."""
+        """Leave the work to itself: only what comes next about the volume waits for it."""
         self._left.setdefault(about, set()).add(doing)
 
         def ended(doing: asyncio.Future[Any]) -> None:
@@ -100,7 +100,7 @@ class DaemonPool(Executor):
             self._threads_count += 1
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Each thread ends after its job. wait: not supported."""
+        """End each thread after its job. wait: not supported."""
         for _ in range(self._threads_count):
             self._jobs.put(None)
 

@@ -184,7 +184,7 @@ class CapacityPublisher:
     # -- changes of objects
 
     def _place_changed(self, segment: Segment) -> None:
-        """It appeared, or vanished: then its objects are removed."""
+        """Look at a place that appeared, or that vanished: then its objects are removed."""
         self._ask([Item(name, segment) for name in self._class_names])
 
     def _class_changed(self, change: Change[StorageClass]) -> None:

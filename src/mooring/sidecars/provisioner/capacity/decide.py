@@ -90,7 +90,7 @@ def _same(left: str | None, right: str | None) -> bool:
 
 
 def capacity_request(item: Item, storage_class: StorageClass) -> csi.GetCapacityRequest:
-    """With an empty place for all nodes, as external-provisioner sends it."""
+    """The request, with an empty place for all nodes, as external-provisioner sends it."""
     place = csi.Topology(segments=dict(item.segment))
     return csi.GetCapacityRequest(parameters=storage_class.parameters or {}, accessible_topology=place)
 

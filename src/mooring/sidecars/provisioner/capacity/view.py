@@ -86,7 +86,7 @@ class View(msgspec.Struct, frozen=True):
     immediate_too: bool = False
     #: The owner of the objects, None for no owner.
     owner: OwnerReference | None = None
-    #: In the newest write of ours, by item.
+    #: The capacity in our newest write, by item.
     written: dict[Item, Capacity] = msgspec.field(default_factory=dict)
 
     def wanted(self, item: Item) -> StorageClass | None:

@@ -159,7 +159,7 @@ class ClaimController:
         return () if claim is None or claim.spec.volume_name else (claim.metadata.uid,)
 
     def _class_changed(self, change: Change[StorageClass]) -> Iterable[str]:
-        """Its claims were waiting for it, or failed because of its former content."""
+        """The claims of the class, which waited for it, or failed because of its former content."""
         if not changed(change.old, change.new):
             return ()
         return [claim.metadata.uid for claim in self._view.claims.by(BY_CLASS, change.key.name)]
@@ -199,7 +199,7 @@ class ClaimController:
     # -- claims that are gone
 
     def _claim_ended(self, uid: str) -> None:
-        """Its volume, if there may be one, is still requested, in its present back-off."""
+        """Forget the claim, unless it may have a volume: that is still requested, in its present back-off."""
         if uid not in self._view.intents:
             self._creation.forget(uid)
             self.controller.forget(uid)
@@ -262,7 +262,7 @@ class PendingVolumes:
         return volume.order.intent.claim_reference if claim is None else claim_reference(claim)
 
     async def _store(self, uid: str) -> Result:
-        """One more try; the driver is not asked again for that. Raises Retry."""
+        """Try once more to store the PersistentVolume, without another call to the driver. Raises Retry."""
         volume = self._records.get(uid).pending
         if volume is None:
             return Result(why.Gone(uid))  # it was woken once more while it was stored
@@ -278,7 +278,7 @@ class PendingVolumes:
         return Result(ending(volume.name, saved, error))
 
     async def _finish(self, volume: PendingVolume, saved: Save, error: str) -> None:
-        """It has been stored, or never will be: then the claim comes again as after any failure. Raises Retry."""
+        """End an attempt whose object is stored, or never will be: then its claim has failed. Raises Retry."""
         order, intent, uid = volume.order, volume.order.intent, volume.uid
         claim_ref = self._reference(volume)
         if saved is Save.STORED:

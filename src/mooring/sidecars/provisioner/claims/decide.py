@@ -81,24 +81,24 @@ class Fail(msgspec.Struct, frozen=True):
     """The attempt failed before the driver was called."""
 
     failure: Failure
-    #: For metrics, as is source_kind.
+    #: The StorageClass: a label of the metrics, as source_kind is.
     class_name: str
     source_kind: str
 
 
 class CountFailure(msgspec.Struct, frozen=True):
-    """In the metrics alone."""
+    """Count a failed attempt in the metrics; users are told nothing."""
 
     class_name: str
     source_kind: str
 
 
 class CloseIntent(msgspec.Struct, frozen=True):
-    """The PersistentVolume of the claim's last request is stored."""
+    """Close the claim's last intent: its PersistentVolume is stored."""
 
 
 class ReleaseSource(msgspec.Struct, frozen=True):
-    """The claim has its volume, which needs no source any more."""
+    """Release the source: the claim has its volume, which needs no source any more."""
 
 
 Action: TypeAlias = (

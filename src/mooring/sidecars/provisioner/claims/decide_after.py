@@ -38,7 +38,7 @@ from mooring.sidecars.provisioner.model.orders import Order
 from mooring.sidecars.provisioner.model.outcomes import Failure, Save, State
 
 RESCHEDULES_MAX: Final = 10
-"""In a row without any wait; from there on every other one waits for the back-off."""
+"""Reschedules in a row without any wait; from there on every other one waits for the back-off."""
 
 MAY_EXIST: Final = "An earlier call may have made a volume all the same: it is asked for again until the driver tells"
 
@@ -59,7 +59,7 @@ class Verdict(msgspec.Struct, frozen=True):
     """The fate of a volume, and the failure of its attempt."""
 
     fate: Fate
-    #: For DELETED `after_deletion` adds the result.
+    #: The attempt's failure; `after_deletion` adds the result of a deletion.
     failure: Failure
     #: An event reports a deletion that works.
     reports_deletion: bool = False
@@ -69,7 +69,8 @@ def decide_unusable_volume(order: Order, failure: Failure, owner: Save | None, e
     """The volume does not match the request. It is deleted unless an object names it: a volume in use is not deleted
     for one odd answer.
 
-    owner: the API server's answer about an object of that name; None where the driver named no volume. error: of that.
+    owner: the API server's answer about the object of the volume's name, error its text; None for a volume without
+    an id.
     """
     match owner:
         case None:
@@ -172,15 +173,15 @@ class Attempted(msgspec.Struct, frozen=True):
     """A failed attempt, and the situation after it."""
 
     failure: Failure
-    #: None when the attempt did not get that far.
+    #: The attempt's order, None when it did not get that far.
     order: Order | None
-    #: As it is now, None when gone.
+    #: The claim as it is now, None when gone.
     claim: PersistentVolumeClaim | None
-    #: "" for none.
+    #: The node that the attempt was for, "" for none.
     node_tried: str = ""
     #: An earlier call may have made a volume, although this one failed.
     is_open: bool = False
-    #: In a row, before this one.
+    #: How many reschedules in a row came before this failure.
     reschedules: int = 0
     #: The claim's volume is stored by now, perhaps by hand, and the claim is still to be bound to it.
     has_object: bool = False
@@ -194,15 +195,15 @@ class Attempted(msgspec.Struct, frozen=True):
 class After(msgspec.Struct, frozen=True):
     """The consequences of a failed attempt at a claim."""
 
-    #: Unless another node is asked for; then the claim waits for that.
+    #: When the claim comes again, unless the scheduler is asked for another node: then the claim waits for that.
     then: Then
-    #: A volume that may exist needs its source no more.
+    #: The claim's source is released: even a volume that may exist needs it no more.
     releases_source: bool = False
     #: One more node in a row can't have the volume.
     node_unsuitable: bool = False
     #: The scheduler is asked for another node.
     other_node: bool = False
-    #: A change of it ends a rest early; None when nobody waits.
+    #: The claim's fingerprint, a change of which ends a rest early; None where there is no such rest.
     fingerprint: object = None
 
 

@@ -142,7 +142,7 @@ def prepared_again(view: View, intent: Intent) -> Order:
 
 
 def source_kind(claim: PersistentVolumeClaim) -> str:
-    """For metrics: the kind of `dataSource`, "" without."""
+    """The kind of the claim's `dataSource`, a label of the metrics; "" without."""
     return claim.spec.data_source.kind if claim.spec.data_source else ""
 
 

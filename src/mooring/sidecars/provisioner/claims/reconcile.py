@@ -138,7 +138,7 @@ class Attempt:
 
     uid: str
     ref: ObjectReference
-    #: As it was when the attempt began; None when gone.
+    #: The claim as it was when the attempt began; None when gone.
     claim: PersistentVolumeClaim | None
     began: Instant
     looked: Looked = dataclasses.field(default_factory=Looked, repr=False)

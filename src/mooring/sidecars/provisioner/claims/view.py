@@ -78,7 +78,7 @@ class View(CacheView, frozen=True, kw_only=True):
     csi_nodes: Reader[CSINode]
     grants: Reader[ReferenceGrant]
     places: ClusterTopology
-    #: The open ones, by the claim's uid.
+    #: The open intents, by the claim's uid.
     intents: Mapping[str, ClaimIntents]
     records: ClaimRecords
 
@@ -115,7 +115,7 @@ def requirements(view: View, claim: PersistentVolumeClaim, storage_class: Storag
 
 
 def requirements_again(view: View, storage_class: StorageClass | None, first: Term) -> Requirements:
-    """The requirements of a former request, the preferred place of which alone was stored. storage_class: None where it
+    """The requirements of a former request, of which only the preferred place was stored. storage_class: None where it
     is gone.
     """
     allowed = storage_class.allowed_topologies if storage_class is not None else None

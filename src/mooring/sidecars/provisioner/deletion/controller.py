@@ -137,7 +137,7 @@ class VolumeDeletion:
         return decide_deletion(self._view, name)
 
     def _reads(self, name: str, decision: Decision[Action]) -> Sequence[Read]:
-        """Before a volume goes: it may be retained by now, or another claim's, and a node may have it."""
+        """The reads before a volume goes: it may be retained by now, or another claim's, and a node may have it."""
         pv = self._at_work.get(name)
         return () if pv is None else self._reconciler.reads(pv, decision)
 

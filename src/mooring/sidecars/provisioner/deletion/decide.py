@@ -226,7 +226,7 @@ def _delete(view: View, pv: PersistentVolume) -> Decision[Action]:
 
 
 def _stuck(pv: PersistentVolume, obstacle: Obstacle, problem: Problem, *waits_for: Topic) -> Decision[Action]:
-    """It waits for its own object to change, too."""
+    """The decision on a volume that can't be deleted; it waits for its own object to change, too."""
     return Decision(
         problem, (TellObstacle(obstacle),), problem, waits_for=frozenset({object_changed(pv.metadata.name), *waits_for})
     )
@@ -255,8 +255,8 @@ def _missing_class(view: View, pv: PersistentVolume) -> str:
 
 
 def secret_for(view: CacheView, pv: PersistentVolume, *, migrated: bool) -> SecretReference | None:
-    """As the provisioner noted it; for volumes without a note as their class says. Raises ParameterError,
-    TranslationError.
+    """The Secret for DeleteVolume, as the provisioner noted it; for a volume without a note as its class says. Raises
+    ParameterError, TranslationError.
     """
     if _notes_secret(pv):
         name, namespace = annotation(pv, names.DELETION_SECRET_NAME), annotation(pv, names.DELETION_SECRET_NAMESPACE)

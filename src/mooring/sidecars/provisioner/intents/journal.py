@@ -151,7 +151,7 @@ class Journal(Intents):
             await self._write(entry)
 
     async def _write(self, entry: ClaimIntents) -> None:
-        """One at a time for each claim: what is put back after a failure is what was stored before."""
+        """Write an entry, one at a time for each claim: what is put back after a failure is what was stored before."""
         uid, before, text = entry.uid, self._open.get(entry.uid), lease_codec.encoded(entry)
         if self._in_memory:
             await super().write(entry)
@@ -176,8 +176,8 @@ class Journal(Intents):
             raise
 
     async def _confirm_hold(self, uid: str) -> None:
-        """Before a repeated call: if this process stood still, another one may have taken over and ended it. Raises
-        ApiError.
+        """Confirm before a repeated call that the journal is still ours: while this process stood still, another one
+        may have taken over and ended the intent. Raises ApiError.
         """
         for page in self._store.saying(uid):
             await self._written(page)

@@ -22,17 +22,17 @@ from mooring.base.json_text import JsonDecoder, check_depth
 from mooring.sidecars.provisioner.model.intent import ClaimIntents, Intent, IntentState, OwnVolume
 
 INTENTS: Final = "mooring.dev/intents"
-"""On each page: the label with the journal's name, and the annotation with the entries."""
+"""The label of each page, with the journal's name, and its annotation, with the entries."""
 
 DRIVER: Final = "mooring.dev/driver"
 PAGES: Final = "mooring.dev/pages"
-"""On page 0: how many pages count."""
+"""The annotation of page 0 that says how many pages count."""
 
 PAGE_BYTES_MAX: Final = 96 * 1024
-"""For packed entries in one page: each begin and each end writes a whole page."""
+"""The most bytes of packed entries in one page: each begin and each end of an intent writes a whole page."""
 
 ENTRY_BYTES_MAX: Final = 180 * 1024
-"""For one packed entry, which has a page of its own. As base64 it stays below the 256 KiB that annotations may have."""
+"""The most bytes of one packed entry, alone in its page. As base64 they stay below the 256 KiB of all annotations."""
 
 PAGES_MAX: Final = 256
 PAGES_MANY: Final = 192
@@ -230,15 +230,15 @@ class JournalLease(msgspec.Struct, eq=False):
     """One page of the journal."""
 
     number: int
-    #: As last read or written, None before its creation.
+    #: The Lease as last read or written, None before its creation.
     lease: dict[str, Any] | None = None
     #: Page 0 was written after its creation, and says so.
     counts: bool = False
-    #: To be stored.
+    #: The encoded entries that are to be stored, by the claim's uid.
     entries: dict[str, bytes] = msgspec.field(default_factory=dict)
     #: The entries that are stored, or may be; `UNKNOWN` where an answer was lost.
     stored: dict[str, bytes] = msgspec.field(default_factory=dict)
-    #: Bytes of each entry.
+    #: The packed size of each entry in bytes, by the claim's uid.
     packed: dict[str, int] = msgspec.field(default_factory=dict)
     #: Bytes of all entries.
     size: int = 0
@@ -247,7 +247,7 @@ class JournalLease(msgspec.Struct, eq=False):
     #: Written since we hold the journal.
     ours: bool = False
     written_at: Instant = 0.0
-    #: Its entries are left alone.
+    #: The page can't be decoded, so its entries are left alone.
     unreadable: bool = False
 
     def put(self, uid: str, text: bytes, packed_bytes: int) -> None:
@@ -262,7 +262,7 @@ class JournalLease(msgspec.Struct, eq=False):
             self.stale = True
 
     def has_space(self, uid: str, packed_bytes: int) -> bool:
-        """True for an entry of this size in place of that of the uid."""
+        """True when the page has room for an entry of this size in place of the uid's present one."""
         others = self.size - self.packed.get(uid, 0)
         return not self.unreadable and (others == 0 or others + packed_bytes <= PAGE_BYTES_MAX)
 

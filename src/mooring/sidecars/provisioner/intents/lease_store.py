@@ -56,11 +56,11 @@ from mooring.sidecars.provisioner.model.intent import ClaimIntents, OwnVolume
 log = logger(__name__)
 
 AGAIN_S: Final = 5.0
-"""After the journal could not be taken over: how long until that is tried again."""
+"""How long until taking over the journal is tried again, after it failed."""
 
 RETAKE_S: Final = 30.0
-"""After another process has taken it: how long until we try to get it back. A process that lost an election has
-ended by then.
+"""How long until we try to get the journal back, after another process has taken it. A process that lost an election
+has ended by then.
 """
 
 REFRESH_S: Final = 240.0
@@ -180,7 +180,7 @@ class JournalEntries:
         page.stored = texts
 
     def _take_in(self, page: JournalLease, uid: str, text: bytes, *, is_unattended: bool) -> None:
-        """One entry that another process left."""
+        """Take in an entry that another process left."""
         self._lease_of[uid] = page
         try:
             entry = lease_codec.decoded(text)
@@ -218,7 +218,7 @@ class LeaseStore(JournalEntries):
 
     @property
     def takeover_in_s(self) -> float:
-        """Until the journal may be taken over."""
+        """The seconds until the journal may be taken over."""
         return max(0.0, self._take_at - self._clock.now())
 
     def is_due(self, page: JournalLease) -> bool:

@@ -47,7 +47,7 @@ class Race(msgspec.Struct):
 
     #: How often another node was quicker to write.
     lost: int = 0
-    #: At the last answer of the driver.
+    #: The driver's last answer was that it has too little room.
     lacks_room: bool = False
 
 
@@ -96,7 +96,7 @@ class ClaimOwnership:
             self._wait_for_turn(change.new.metadata.uid)
 
     def _class_changed(self, change: Change[StorageClass]) -> None:
-        """Its claims were waiting for it."""
+        """Wake the claims that were waiting for the class."""
         if change.old is None and change.new is not None:
             for claim in self._claims.store.by(BY_CLASS, change.new.metadata.name):
                 if obstacle(self._view, claim) is None:

@@ -111,7 +111,7 @@ def _check_allowed(view: View, claim: PersistentVolumeClaim, storage_class: Stor
 
 
 def capacity_requests(request: csi.CreateVolumeRequest) -> tuple[csi.GetCapacityRequest, ...]:
-    """One for each place where the volume may be; one without a place where none is required."""
+    """One request for each place where the volume may be; one without a place where none is required."""
     places: list[csi.Topology | None] = [*request.accessibility_requirements.requisite] or [None]
     capabilities, parameters = request.volume_capabilities, request.parameters
     return tuple(

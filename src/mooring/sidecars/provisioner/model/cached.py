@@ -94,7 +94,7 @@ BY_HANDLE: Final = "volumes/handle"
 
 
 def claim_reference(claim: PersistentVolumeClaim) -> ObjectReference:
-    """For events about it."""
+    """The reference to the claim, for events about it."""
     return reference_to(claim, CLAIM_KIND)
 
 

@@ -96,13 +96,13 @@ class Intent(msgspec.Struct, frozen=True):
     request: str
     #: The PersistentVolume as far as it is known before the answer, JSON text.
     volume: str
-    #: The driver is called with its values; with another one, for another account, it would make another volume.
+    #: The Secret for the driver's calls; with that of another account, the driver would make another volume.
     secret: SecretReference | None = None
     #: The selected node, "" for none.
     node_name: str = ""
     #: The class is an in-tree one.
     migrated: bool = False
-    #: For metrics, as is source_kind.
+    #: The StorageClass: a label of the metrics, as source_kind is.
     class_name: str = ""
     source_kind: str = ""
     #: The source of the volume's data, to be held.
@@ -184,7 +184,7 @@ class ClaimIntents(msgspec.Struct, frozen=True):
         return next((one for one in self.requests if one.key == intent.key), None)
 
     def left(self) -> ClaimIntents:
-        """As the next process finds it, and so as it is written: of a call in flight that one knows nothing."""
+        """The entry as the next process finds it, and so as it is written: without calls in flight."""
         return msgspec.structs.replace(self, requests=tuple(_moved(one, IntentEvent.LEFT) for one in self.requests))
 
 

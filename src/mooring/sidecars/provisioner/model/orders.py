@@ -37,7 +37,7 @@ class RequestError(MooringError):
 def capabilities(
     claim: PersistentVolumeClaim, fs_type: str, mount_flags: tuple[str, ...] | None, single_node_multi_writer: bool
 ) -> list[csi.VolumeCapability]:
-    """One for each access mode of the claim, in its order. Raises RequestError."""
+    """One capability for each access mode of the claim, in its order. Raises RequestError."""
     found = []
     for mode in claim.spec.access_modes or ():
         if mode not in _MODES:
@@ -155,12 +155,12 @@ class Unusable(msgspec.Struct, frozen=True):
     """The volume does not match the request."""
 
     failure: Failure
-    #: To be deleted; "" when the driver named none.
+    #: The id of the volume, "" when the driver gave none.
     volume_id: str = ""
 
 
 def judged(order: Order, answer: csi.CreateVolumeResponse) -> Unusable | None:
-    """None when the volume can be used. Its content source and its places are taken as the driver words them.
+    """Why the volume can't be used, None when it can. Its content source and places are taken as the driver words them.
 
     Differs from external-provisioner, which crashes on an answer without a volume and saves one without a handle again
     and again.

@@ -19,40 +19,44 @@ from mooring.wire.grpc.codes import Code
 CLEANUP_TRIES: Final = 5
 
 CLEANUP_PAUSE_S: Final = 0.1
-"""Before the second one of them; each further pause is twice as long."""
+"""Seconds before the second of the CLEANUP_TRIES; each further pause is twice as long."""
 
 
 class State(enum.Enum):
     """Whether a volume may exist after a failure. The values are for people who read the log."""
 
-    #: None exists, or is being made.
+    #: No volume exists or is being made.
     FINISHED = "no volume is in the making"
-    #: One may.
+    #: A volume may exist, or be in the making.
     BACKGROUND = "a volume may be in the making"
-    #: It is as before.
+    #: No call was made, so all is as before the attempt.
     NO_CHANGE = "the driver was not asked"
-    #: As FINISHED, and the node that was selected can't have the volume.
+    #: No volume exists or is being made, and the selected node can't have one.
     RESCHEDULE = "not on the selected node"
 
 
 class Save(enum.Enum):
     """The result of a try to store a PersistentVolume."""
 
+    #: The object is there, and is the claim's own or names no claim.
     STORED = "stored"
+    #: It is not known to be stored or refused: tried again.
     LATER = "later"
-    #: For good.
+    #: It will never be stored, and no object is known that names the volume.
     REFUSED = "refused"
-    #: Another object has its name, or names the volume.
+    #: It is not stored, and the volume is left alone, since it may be another's: another claim's PersistentVolume has
+    #: the name; another PersistentVolume names the volume, or did so and takes the volume with it; or the volume is
+    #: being stored or deleted for another claim.
     TAKEN = "taken"
 
 
 class Failure(msgspec.Struct, frozen=True):
     """The failure of an attempt."""
 
-    #: For the event.
+    #: The text of the event.
     error: str
     state: State
-    #: It would fail again unchanged, until the driver returns.
+    #: The same request would fail again, until the driver returns.
     infeasible: bool = False
     #: The topics after which it is tried again at once.
     heals: frozenset[Topic] = frozenset()

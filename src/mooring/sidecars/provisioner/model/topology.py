@@ -90,7 +90,7 @@ class Places:
         return found
 
     def encoded(self, start: int) -> bytes:
-        """As a TopologyRequirement in protobuf's form: all are requisite, and preferred from this position on."""
+        """The places as an encoded TopologyRequirement: all are requisite, and preferred in a circle from `start`."""
         return b"".join((self._requisite, *self._preferred[start:], *self._preferred[:start]))
 
 
@@ -164,8 +164,8 @@ def cluster_terms(keys: Sequence[str], labels_of_nodes: Iterable[Mapping[str, st
 
 
 def immediate(claim_name: str, places: Places) -> Requirements | None:
-    """For a claim without a node: any of these places, beginning where the claim's name says, so that claims spread.
-    None for no place.
+    """Any of these places, for a claim without a node. The claim's name says which is the first, so that claims
+    spread. None for no place.
     """
     if not places:
         return None
@@ -174,7 +174,7 @@ def immediate(claim_name: str, places: Places) -> Requirements | None:
 
 
 def strict(place: SelectedNode, allowed: Sequence[Term]) -> Requirements:
-    """For a claim whose node was chosen: there and nowhere else. allowed: the class's, empty for everywhere."""
+    """The selected node's place, and no other one. allowed: the class's places, empty for everywhere."""
     term = place.term
     if allowed and not any(_is_within(one, term) for one in allowed):
         texts = " ".join(shown(one) for one in allowed)
@@ -185,7 +185,7 @@ def strict(place: SelectedNode, allowed: Sequence[Term]) -> Requirements:
 
 
 def delayed(place: SelectedNode, places: Places) -> Requirements | None:
-    """For a claim whose node was chosen: any of these places, the node's first. None for no place."""
+    """Any of these places, the selected node's first. None for no place."""
     if not places:
         return None
     term = place.term
@@ -221,7 +221,7 @@ def _is_within(part: Term, whole: Term) -> bool:
 
 
 def shown(term: Term) -> str:
-    """As Go's maps are printed."""
+    """The term as Go prints a map."""
     return f"map[{' '.join(f'{key}:{term[key]}' for key in sorted(term))}]"
 
 
@@ -347,6 +347,6 @@ class ClusterTopology:
 
 
 def pairs_of(terms: Iterable[TopologySelectorTerm]) -> Iterator[list[tuple[str, tuple[str, ...]]]]:
-    """For each term its expressions, a key and its values each."""
+    """The expressions of each term, as pairs of a key and its values."""
     for term in terms:
         yield [(one.key, one.values or ()) for one in term.match_label_expressions or ()]

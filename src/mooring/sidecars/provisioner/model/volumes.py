@@ -61,7 +61,7 @@ class TemplateValues(msgspec.Struct, frozen=True):
 
     pv_name: str
     claim_namespace: str
-    #: None where the claim is not known (deletion), as its annotations are.
+    #: None in a deletion, where the claim is not known; so are its annotations.
     claim_name: str | None = None
     claim_annotations: Mapping[str, str] | None = None
 

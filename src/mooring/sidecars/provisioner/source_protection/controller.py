@@ -112,8 +112,8 @@ class SourceProtection:
                 )
 
     def adopt(self, source: Source, uid: str) -> None:
-        """From now on nobody removes the finalizer, which is ours: this process adds it, or the one before did so for
-        the same volume.
+        """Keep the source's finalizer from now on. It is ours: this process adds it, or the one before did so for the
+        same volume.
         """
         origin = origin_of(source)
         if origin.is_snapshot:
@@ -189,8 +189,8 @@ class SourceProtection:
     # -- one source
 
     async def _reconcile(self, origin: Origin) -> Result:
-        """One at a time with `hold`, which adds the finalizer that is removed here: `Deciding` would decide before it
-        has the lock.
+        """Reconcile under the lock of `hold`, which adds the finalizer that is removed here: `Deciding` would decide
+        before it has the lock.
 
         Raises Retry.
         """

@@ -19,7 +19,7 @@ from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.source_protection.view import Origin
 
 CONFLICTS_MAX: Final = 5
-"""Before giving up for this time."""
+"""The most conflicts before a write is given up for this time."""
 
 
 class Finalizers:
@@ -31,12 +31,12 @@ class Finalizers:
         self._cluster, self._claims, self._snapshots = cluster, claims, snapshots
 
     async def put_on(self, origin: Origin) -> None:
-        """Unless it is there. Raises ApiError."""
+        """Add the finalizer, unless it is there. Raises ApiError."""
         await self._change(origin, wanted=True)
 
     async def take_off(self, origin: Origin) -> None:
-        """Unless it is gone, or its object is; the deletion of a definition deletes all of its objects. Raises
-        ApiError.
+        """Remove the finalizer, unless it is gone, or its object is; the deletion of a definition deletes all of its
+        objects. Raises ApiError.
         """
         with contextlib.suppress(NotFound, NotServed):
             await self._change(origin, wanted=False)

@@ -89,7 +89,7 @@ class View(msgspec.Struct, frozen=True):
         return self.driver.clones and (source is None or source.driver == self.driver.name)
 
     def present_users(self, origin: Origin) -> tuple[str, ...]:
-        """As `users`, without the claims for which nothing is to be made now."""
+        """The `users` without the claims for which nothing is to be made now."""
         resting = {one.metadata.uid for one in self.claims.by(BY_SOURCE, origin.index_value) if not self.is_due(one)}
         return tuple(
             name for uid, name in self._users(origin) if uid not in resting or uid in self.adopted.get(origin, ())

@@ -94,7 +94,7 @@ class Mark(msgspec.Struct, frozen=True):
     """Save on the claim that the driver is about to be asked for this size."""
 
     size: str
-    #: It was another size before, or infeasible.
+    #: The claim showed another size before, or an infeasible one.
     anew: bool
     #: The driver's last error is why it is not called yet; the next process is to know it.
     keeps_error: bool = False
@@ -275,7 +275,7 @@ def size_to_ask(sizes: Sizes, *, is_final: bool, on_controller: bool, node_pendi
 
 
 def _mark(view: View, claim: PersistentVolumeClaim, sizes: Sizes, size: Quantity) -> tuple[Mark, ...]:
-    """Nothing where the claim says it all already, by this process: a retry of the same size writes nothing."""
+    """The mark, none where this process has written it all: a retry of the same size writes nothing."""
     if not view.options.recover:
         return () if is_true(claim, names.RESIZING) else (Mark(str(size), anew=False),)
     # After a set-back of the API server a claim may show the size without a step: the next process would ask for
@@ -330,7 +330,7 @@ def failure_text(view: View, pv: PersistentVolume, error: str) -> str:
 INFEASIBLE: Final = frozenset({Code.INVALID_ARGUMENT, Code.OUT_OF_RANGE, Code.NOT_FOUND})
 INFEASIBLE_REASONS: Final = frozenset(map(go_name, INFEASIBLE))
 TOO_SMALL: Final = "CapacityTooSmall"
-"""In place of a code: the driver said OK, with a size that is none."""
+"""The reason in place of a code where the driver answered OK with too small a size."""
 
 
 class After(msgspec.Struct, frozen=True):

@@ -239,7 +239,7 @@ def _step(claim: PersistentVolumeClaim, step: str) -> Body:
 
 
 def _note(claim: PersistentVolumeClaim, value: str | None) -> Body:
-    """Whether the node has nothing to do for this growth, as an annotation."""
+    """The annotation that says whether the node has nothing to do for this growth; {} where it stands already."""
     before = (claim.metadata.annotations or {}).get(names.NOT_REQUIRED)
     return {} if before == value else {"annotations": {names.NOT_REQUIRED: value}}
 
