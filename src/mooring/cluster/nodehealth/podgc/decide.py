@@ -90,7 +90,7 @@ class Remove(Destroys, msgspec.Struct, frozen=True):
 
     @property
     def destroys(self) -> bool:
-        """A pod that has ended, or was deleted without a node, runs nowhere."""
+        """False for a pod that has ended, or was deleted without a node: it runs nowhere."""
         return self.cause in (Cause.ORPHANED, Cause.OUT_OF_SERVICE)
 
 
@@ -142,4 +142,4 @@ def decide_terminated(pods: Iterable[Pod], threshold: int) -> Decision[Remove]:
     # A pod that only its finalizers keep counts: else each of them would cost another pod its place.
     first = sorted(ended, key=order)[:surplus]
     actions = tuple(Remove(pod, Cause.TERMINATED) for pod in first if not is_removed(pod))
-    return Decision(TooMany(len(ended), threshold), actions, done=f"removed {surplus} pods that had ended")
+    return Decision(TooMany(len(ended), threshold), actions, done=f"removed {len(actions)} pods that had ended")
