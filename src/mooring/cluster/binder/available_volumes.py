@@ -6,9 +6,10 @@ smallest volume that is large enough.
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Iterator
 from decimal import Decimal
+
+from sortedcontainers import SortedList
 
 from mooring.api.binding import AVAILABLE, capacity_of, mode_of
 from mooring.api.classes import class_of, volume_class_of
@@ -39,7 +40,7 @@ class AvailableVolumes:
     """The free volumes, from the first look and from changes; a search walks over those that are large enough."""
 
     def __init__(self) -> None:
-        self._shapes: dict[Shape, dict[Modes, list[tuple[Decimal, str]]]] = {}
+        self._shapes: dict[Shape, dict[Modes, SortedList[tuple[Decimal, str]]]] = {}
         self._places: dict[str, _Place] = {}
 
     def move(self, name: str, pv: PersistentVolume | None) -> None:
@@ -58,18 +59,16 @@ class AvailableVolumes:
         groups = self._shapes.get(shape, {})
         for have in sorted(groups, key=lambda one: (len(one), one)):
             if modes <= frozenset(have):
-                yield _names(groups[have], bytes_min)
+                yield (name for _, name in groups[have].irange((bytes_min, "")))
 
     def _put(self, place: _Place) -> None:
         shape, modes, entry = place
-        bisect.insort(self._shapes.setdefault(shape, {}).setdefault(modes, []), entry)
+        self._shapes.setdefault(shape, {}).setdefault(modes, SortedList()).add(entry)
 
     def _take(self, place: _Place) -> None:
         shape, modes, entry = place
         entries = self._shapes[shape][modes]
-        at = bisect.bisect_left(entries, entry)
-        assert entries[at] == entry, "a volume is removed where it was put"
-        del entries[at]
+        entries.remove(entry)
         if not entries:
             del self._shapes[shape][modes]
             if not self._shapes[shape]:
@@ -80,8 +79,3 @@ def _place_of(pv: PersistentVolume) -> _Place | None:
     if not is_free(pv):
         return None
     return shape_of_volume(pv), tuple(sorted(set(pv.spec.access_modes or ()))), (capacity_of(pv), pv.metadata.name)
-
-
-def _names(entries: list[tuple[Decimal, str]], bytes_min: Decimal) -> Iterator[str]:
-    for at in range(bisect.bisect_left(entries, (bytes_min, "")), len(entries)):
-        yield entries[at][1]

@@ -7,10 +7,12 @@ however many wait.
 
 from __future__ import annotations
 
-import bisect
 import itertools
 from collections.abc import Callable
 from decimal import Decimal
+from typing import TypeAlias
+
+from sortedcontainers import SortedDict, SortedList
 
 from mooring.api import binding as names
 from mooring.api.binding import capacity_of, has_annotation, request_of
@@ -25,38 +27,13 @@ _Entry = tuple[str, int, Key]
 """When the claim was made, and the number of its arrival, which orders claims of one second."""
 _LAST_TEXT = "\U0010ffff"
 """A text that sorts after every selector's."""
+_Groups: TypeAlias = "SortedDict[_Wish, SortedList[_Entry]]"
+"""Claims of one shape and set of access modes, by what they ask for."""
 
 
 def is_looking(claim: PersistentVolumeClaim) -> bool:
     """True while no volume was chosen for the claim."""
     return not claim.spec.volume_name and not has_annotation(claim, names.BIND_COMPLETED)
-
-
-class _Groups:
-    """Claims of one shape and set of access modes, by what they ask for."""
-
-    def __init__(self) -> None:
-        self.wishes: list[_Wish] = []  # sorted
-        self.waiting: dict[_Wish, list[_Entry]] = {}  # each sorted
-
-    def put(self, wish: _Wish, entry: _Entry) -> None:
-        if wish not in self.waiting:
-            self.waiting[wish] = []
-            bisect.insort(self.wishes, wish)
-        bisect.insort(self.waiting[wish], entry)
-
-    def take(self, wish: _Wish, entry: _Entry) -> None:
-        entries = self.waiting[wish]
-        at = bisect.bisect_left(entries, entry)
-        assert entries[at] == entry, "a claim is removed where it was put"
-        del entries[at]
-        if not entries:
-            del self.waiting[wish]
-            del self.wishes[bisect.bisect_left(self.wishes, wish)]
-
-    def up_to(self, size: Decimal) -> list[_Wish]:
-        """The wishes that a volume of this size is large enough for."""
-        return self.wishes[: bisect.bisect_right(self.wishes, (size, _LAST_TEXT))]
 
 
 class WaitingClaims:
@@ -96,8 +73,8 @@ class WaitingClaims:
         found: _Entry | None = None
         have, size = set(pv.spec.access_modes or ()), capacity_of(pv)
         for modes, groups in self._groups.get(shape_of_volume(pv), {}).items():
-            for wish in groups.up_to(size) if have.issuperset(modes) else ():
-                entries = groups.waiting[wish]
+            for wish in groups.irange(maximum=(size, _LAST_TEXT)) if have.issuperset(modes) else ():
+                entries = groups[wish]
                 if found is None or entries[0] < found:
                     first = next((entry for entry in entries if fits(entry[2])), None)
                     if first is not None and (found is None or first < found):
@@ -107,14 +84,17 @@ class WaitingClaims:
     def _enter(self, key: Key) -> None:
         if key in self._known and key not in self._away:
             (shape, modes, wish), entry = self._known[key]
-            self._groups.setdefault(shape, {}).setdefault(modes, _Groups()).put(wish, entry)
+            groups = self._groups.setdefault(shape, {}).setdefault(modes, SortedDict())
+            groups.setdefault(wish, SortedList()).add(entry)
 
     def _leave(self, key: Key) -> None:
         if key in self._known and key not in self._away:
             (shape, modes, wish), entry = self._known[key]
             groups = self._groups[shape][modes]
-            groups.take(wish, entry)
-            if not groups.wishes:
+            groups[wish].remove(entry)
+            if not groups[wish]:
+                del groups[wish]
+            if not groups:
                 del self._groups[shape][modes]
                 if not self._groups[shape]:
                     del self._groups[shape]
