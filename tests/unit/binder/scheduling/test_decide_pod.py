@@ -128,6 +128,17 @@ PLACES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         why.TAINTED,
     ),
     "not-ready": ({}, {"ready": False}, why.NOT_READY),
+    "not-ready-and-evicts-later": (
+        {"tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}]},
+        {"ready": False},
+        why.NOT_READY,
+    ),
+    "not-ready-and-tolerated": (
+        {"tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}]},
+        {"ready": False},
+        "",
+    ),
+    "not-ready-and-all-is-tolerated": ({"tolerations": [{"operator": "Exists"}]}, {"ready": False}, ""),
     "says-nothing": ({}, {"ready": None}, ""),
     "selector": ({"nodeSelector": {"zone": "b"}}, {"zone": "a"}, why.SELECTOR),
     "selected": ({"nodeSelector": {"zone": "a"}}, {"zone": "a"}, ""),

@@ -20,12 +20,18 @@ from mooring.api.inline_volumes import inline_volumes_of
 from mooring.api.matching import node_matches, tolerates
 from mooring.api.meta import Key, key_of
 from mooring.api.migration import driver_in_place_of, source_as_csi
+from mooring.api.nodes import FALSE, UNKNOWN, readiness
 from mooring.api.pods import Pod, Toleration, Volume
 from mooring.cluster.binder.scheduling import reasons as why
-from mooring.cluster.binder.scheduling.view import View, is_ready
+from mooring.cluster.binder.scheduling.view import View
 from mooring.cluster.binder.view import BY_NODE
 
 _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+_UNREADY = {
+    FALSE: Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule"),
+    UNKNOWN: Taint(key="node.kubernetes.io/unreachable", effect="NoSchedule"),
+}
+"""The taint that a node has soon by the status of its condition Ready. A node that reports nothing counts as ready."""
 
 
 def why_not_here(pod: Pod, node: Node) -> str:
@@ -40,7 +46,8 @@ def why_not_here(pod: Pod, node: Node) -> str:
         for taint in node.spec.taints or ()
     ):
         return why.TAINTED
-    if not is_ready(node):
+    unready = _UNREADY.get(readiness(node))
+    if unready is not None and not _tolerated(unready, tolerations):  # the pod of its network may be what it lacks
         return why.NOT_READY
     return "" if _wanted(pod, node) else why.SELECTOR
 

@@ -73,8 +73,3 @@ def _is_readiness(condition: Condition) -> bool:
 
 NODE: Final = slimmed(metadata=slim("labels"), status=slim(conditions=items(_is_readiness, slim("type", "status"))))
 """A node; of its conditions only Ready, without the time: a heartbeat wakes nobody."""
-
-
-def is_ready(node: Node) -> bool:
-    """False for a node that reports not to be; one that reports nothing counts as ready."""
-    return all(one.status == "True" for one in node.status.conditions or () if one.type == "Ready")
