@@ -200,10 +200,33 @@ def test_B42_bound_to_a_volume_that_is_gone() -> None:
 
 
 def test_labels_of_old_volumes_say_their_zone() -> None:
-    zone = "topology.kubernetes.io/zone"
-    bodies = [*GOES, a_bound_claim(), a_volume(claim=a_bound_claim(), phase="Bound", labels={zone: "a__b"})]
-    assert "n2" == node_of(decided(*bodies, a_ready_node("n1", **{zone: "c"}), a_ready_node("n2", **{zone: "b"})))
-    assert why.ZONE in rejection(decided(*bodies, a_ready_node("n1", **{zone: "c"})))
+    bodies = [*GOES, a_bound_claim(), a_volume(claim=a_bound_claim(), phase="Bound", labels={ZONE: "a__b"})]
+    assert "n2" == node_of(decided(*bodies, a_ready_node("n1", **{ZONE: "c"}), a_ready_node("n2", **{ZONE: "b"})))
+    assert why.ZONE in rejection(decided(*bodies, a_ready_node("n1", **{ZONE: "c"})))
+
+
+OLD_ZONE, ZONE = "failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"
+ZONES: dict[str, tuple[dict[str, str], dict[str, str], bool]] = {
+    "old-label-of-both": ({OLD_ZONE: "a"}, {OLD_ZONE: "a", ZONE: "x"}, True),
+    "old-label-of-the-volume": ({OLD_ZONE: "a__b"}, {ZONE: "b"}, True),
+    "old-label-of-the-volume-and-another-zone": ({OLD_ZONE: "a"}, {ZONE: "b"}, False),
+    "old-label-of-the-node": ({ZONE: "a"}, {OLD_ZONE: "a"}, False),
+    "empty-label": ({ZONE: ""}, {ZONE: "a"}, True),
+    "empty-zone-among-others": ({ZONE: "b__"}, {ZONE: "a"}, True),
+    "node-without-labels": ({ZONE: "a"}, {}, True),
+}
+
+
+@each_row(("of_volume", "of_node", "fits"), ZONES.values(), ids=ZONES)
+def test_zone_labels_are_read_as_kube_scheduler_reads_them(
+    of_volume: dict[str, str], of_node: dict[str, str], fits: bool
+) -> None:
+    bodies = [*GOES, a_bound_claim(), a_volume(claim=a_bound_claim(), phase="Bound", labels=of_volume)]
+    decision = decided(*bodies, a_ready_node("n1", **of_node))
+    if fits:
+        assert "n1" == node_of(decision)
+    else:
+        assert why.ZONE in rejection(decision)
 
 
 def test_two_claims_of_a_pod_do_not_get_the_same_volume() -> None:
@@ -253,7 +276,6 @@ def test_B51_static_class_without_volumes() -> None:
 
 # -- what heals a rejection
 
-ZONE = "topology.kubernetes.io/zone"
 IN_ZONE_B = {"zone": "b"}
 BOUND_PAIR = [a_bound_claim(), a_volume(claim=a_bound_claim(), phase="Bound", affinity=IN_ZONE_B)]
 TERMS = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}]

@@ -26,12 +26,14 @@ from mooring.cluster.binder.scheduling.view import View
 from mooring.cluster.binder.view import BY_CLASS, BY_OWN
 from mooring.control.topics import Topic
 
-ZONE_LABELS = (
-    "topology.kubernetes.io/zone",
-    "topology.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region",
-)
+_ZONE, _REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+ZONE_LABELS = {
+    _ZONE: _ZONE,
+    _REGION: _REGION,
+    "failure-domain.beta.kubernetes.io/zone": _ZONE,
+    "failure-domain.beta.kubernetes.io/region": _REGION,
+}
+"""The labels of zones, each with its present name: a node may have that alone."""
 
 
 class VolumeVerdict(msgspec.Struct, frozen=True):
@@ -132,9 +134,10 @@ class VolumeFilters:
         if not any(name in labels for name in ZONE_LABELS):
             return []
         for claim, pv in self._claims.bound:
-            zones = (pv.metadata.labels or {}) if pv is not None else {}
-            for name in ZONE_LABELS:
-                if name in zones and labels.get(name) not in zones[name].split("__"):
+            marks = (pv.metadata.labels or {}) if pv is not None else {}
+            for name, present_name in ZONE_LABELS.items():
+                zones = marks.get(name, "").split("__")
+                if all(zones) and labels.get(name, labels.get(present_name)) not in zones:
                     self._heals.add(wake_topics.volume(claim.spec.volume_name))
                     return [why.ZONE]
         return []
