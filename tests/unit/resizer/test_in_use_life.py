@@ -105,6 +105,17 @@ async def test_R21_a_claim_of_an_ephemeral_volume_is_used_by_its_pod():
         assert [2] == world.asked
 
 
+async def test_R21_another_size_is_not_said_to_be_under_way_before_the_driver_is_called():
+    world = await in_use()
+    async with world.resizing():
+        await world.event("VolumeResizeFailed", "offline")
+        await world.ask(3)
+        await world.settle(100)
+        assert [2] == world.asked
+        assert ("1Gi", "3Gi", PROGRESS, "1Gi") == await world.state()
+        assert 1 == [reason for _, reason, _ in await world.told()].count("Resizing")
+
+
 async def test_R21_a_restart_knows_that_the_volume_must_not_be_in_use():
     world = await in_use()
     async with world.resizing():

@@ -104,7 +104,8 @@ class Reconciler(ClaimReconciler):
             self._has_told_of_a_dropped_field = True  # a server of before 1.32 keeps nothing of what recovery needs
             text = "The API server drops status.allocatedResources: a growth that fails can't be taken back"
             log.warning(text, needed="Kubernetes 1.32 or later")
-        self._tell(claim, names.RESIZE_STARTED, f"External resizer is resizing volume {claim.spec.volume_name}")
+        if not mark.keeps_error:  # else the driver is not called yet
+            self._tell(claim, names.RESIZE_STARTED, f"External resizer is resizing volume {claim.spec.volume_name}")
 
     async def _load(self, claim: PersistentVolumeClaim, ref: SecretReference) -> Mapping[str, str]:
         try:
