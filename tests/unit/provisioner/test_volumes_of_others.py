@@ -124,6 +124,25 @@ async def test_an_answer_with_a_volume_that_is_being_deleted_is_asked_for_again(
     assert 1 == len(world.driver.made(DELETE))
 
 
+async def test_an_answer_with_a_volume_that_another_object_keeps_is_stored_though_a_third_one_is_being_deleted():
+    """All claims of a path of the class, or of an image, have one volume. One of their objects may go for long: it is
+    attached still.
+    """
+    world = ProvisioningWorld(AnsweringDriver())
+    for name, phase in (("kept", "Bound"), ("going", "Released")):
+        held = {"finalizers": ["external-attacher/csi-test"], "persistentVolumeReclaimPolicy": "Delete"}
+        await world.create(a_pv(name, "vol-x", phase=phase, **held))
+    world.driver.volumes["vol-x"] = GiB
+    assert isinstance(world.driver, AnsweringDriver)
+    world.driver.answers = [an_answer() for _ in range(100)]
+    await world.base()
+    async with world.provisioning():
+        pv = await world.provisioned()
+    assert "vol-x" == pv["spec"]["csi"]["volumeHandle"]
+    assert 1 == len(world.driver.made(CREATE))
+    assert DELETE not in world.told
+
+
 async def test_an_answer_with_somebody_elses_volume_that_does_not_fit_does_not_delete_it():
     """The backend cuts names short, say."""
     size = GiB // 2

@@ -223,8 +223,8 @@ class VolumeCreation:
     async def store(self, volume: PendingVolume) -> tuple[Save, str]:
         """Step 5, one try. Gives its result, and why it was refused or has to be repeated.
 
-        Others may name the volume, too: some drivers answer one volume for several claims. Where one of these is being
-        deleted with its volume, that is waited for, and the driver asked again. For a claim that is gone no further one
+        Others may name the volume, too: some drivers answer one volume for several claims. Where all of these are being
+        deleted with the volume, that is waited for, and the driver asked again. For a claim that is gone no further one
         is stored: whoever has made the other one has the volume.
         """
         storing = self._owners.storing.setdefault(volume.volume_id, set())
@@ -245,8 +245,9 @@ class VolumeCreation:
             is_unclaimed = self._view.claim(volume.uid) is None
             if is_unclaimed and (other := await owners.other_naming(order.intent, volume_id)):
                 return Save.TAKEN, _names_it(other, volume_id)
-            if going := [name for name in volume.others if self._is_going(name)]:
-                named = f'PersistentVolume "{going[0]}" names the volume "{volume_id}" and is being deleted, or is gone'
+            if volume.others and all(map(self._is_going, volume.others)):  # one that stays keeps the volume
+                going = volume.others[0]
+                named = f'PersistentVolume "{going}" names the volume "{volume_id}" and is being deleted, or is gone'
                 return Save.TAKEN, f"{named}: the volume may go with it, and is asked for again"
             if other := owners.dying_elsewhere(order.intent, volume_id):
                 return Save.TAKEN, other

@@ -46,7 +46,7 @@ class PendingVolume(msgspec.Struct, frozen=True):
     body: Json
     #: When its attempt began, on the clock.
     began: Instant
-    #: The PersistentVolumes that named the volume when the driver answered; with one that goes, it may go, too.
+    #: The PersistentVolumes that named the volume when the driver answered; with the last that goes, it may go, too.
     others: tuple[str, ...] = ()
 
     @property
