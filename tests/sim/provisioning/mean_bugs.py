@@ -115,7 +115,7 @@ def _second_volumes_are_asked_for_at_once() -> _Plant:
 
 def _keepers_are_not_seen() -> _Plant:
     """A released volume takes along what another object names."""
-    return mock.patch.object(deletion.View, "keepers_of", return_value=())
+    return mock.patch.object(deletion.View, "keeper_of", return_value="")
 
 
 def _warnings_share_their_room() -> _Plant:

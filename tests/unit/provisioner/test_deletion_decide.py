@@ -173,14 +173,14 @@ def another(*, policy: str = "Retain", phase: str = "Available", **csi: Any) -> 
 @each_row(("policy", "phase"), [("Retain", "Available"), ("Retain", "Released"), ("Delete", "Bound"), ("Delete", "")])
 def test_a_volume_that_another_object_keeps_or_uses_is_not_deleted(policy: str, phase: str):
     decision = decided(pv_with(), others=[another(policy=policy, phase=phase)])
-    assert why.LeftToOthers(("imported",)) == decision.because
-    assert (LeaveVolume(("imported",)), DeleteObject(), Release()) == decision.actions
+    assert why.LeftToAnother("imported") == decision.because
+    assert (LeaveVolume("imported"), DeleteObject(), Release()) == decision.actions
 
 
 @each_row("handle", ["HANDLE1", "Handle1"])
 def test_a_volume_that_another_object_names_in_other_letters_is_not_deleted(handle: str):
     """Azure's ids are the same in any letters."""
-    assert why.LeftToOthers(("imported",)) == decided(pv_with(), others=[another(volumeHandle=handle)]).because
+    assert why.LeftToAnother("imported") == decided(pv_with(), others=[another(volumeHandle=handle)]).because
 
 
 def test_a_volume_that_is_attached_for_another_object_is_not_deleted():
@@ -188,7 +188,7 @@ def test_a_volume_that_is_attached_for_another_object_is_not_deleted():
     attachment = ATTACHMENT.of(typed(a_va("va", pv="imported", node="n1", attacher=DRIVER)))
     attached = store_of(attachment, indexes=ATTACHMENT_INDEXES)
     view = a_view(pv_with(), others=[another(policy="Delete", phase="Released")], attachments=attached)
-    assert why.LeftToOthers(("imported",)) == decide_deletion(view, "pv1").because
+    assert why.LeftToAnother("imported") == decide_deletion(view, "pv1").because
 
 
 @each_row(

@@ -155,6 +155,45 @@ async def test_a_volume_that_two_objects_name_is_deleted_with_the_last_of_them(w
     assert {} == world.driver.volumes
 
 
+async def test_a_volume_of_many_objects_is_left_to_them_after_a_look_at_one(world: DeletionWorld):
+    """All claims of an image, or of a path, have one volume."""
+    for number in range(30):
+        await world.released(f"other{number}", phase="Bound")
+    async with world.deleting():
+        await world.only_protection_left()
+        await world.settle()
+    assert [GET_PV, GET_PV, DELETE_PV, PATCH_PV] == world.story
+
+
+async def test_many_objects_of_one_volume_go_at_once_without_a_look_of_each_at_each():
+    world, many = DeletionWorld(), range(40)
+    for number in many:
+        await world.released(f"pv{number}")
+    async with world.deleting():
+        for number in many:
+            await world.only_protection_left(f"pv{number}")
+    assert {} == world.driver.volumes
+    assert 5 * len(many) > world.story.count(GET_PV)
+
+
+async def test_a_volume_that_one_of_many_objects_keeps_by_now_stays_though_its_watch_hangs():
+    watch = HeldWatch("persistentvolumes")
+    world = await DeletionWorld(faults=watch).base()
+    for number in range(30):
+        await world.released(f"other{number}", claimRef={"name": "claim", "namespace": "ns", "uid": "open"})
+    world.open_uid = "open"  # they wait for their intent, so that their own deletion does not read them
+    world.driver.always(DELETE, Fail(Code.INTERNAL, "no"))
+    async with world.deleting():
+        await world.settle(10)
+        watch.hold()
+        await world.patch(PERSISTENT_VOLUMES, "other7", {"spec": {"persistentVolumeReclaimPolicy": "Retain"}})
+        asked = len(world.driver.made(DELETE))
+        world.driver.forget_scripts()
+        await world.settle(600)
+        assert asked == len(world.driver.made(DELETE))
+    assert world.driver.volumes
+
+
 async def test_a_volume_whose_other_object_is_gone_by_now_is_deleted():
     """The watch hangs, and shows that one still."""
     watch = HeldWatch("persistentvolumes")

@@ -95,13 +95,13 @@ class View(CacheView, frozen=True, kw_only=True):
             return ()
         return tuple(sorted({one.spec.node_name for one in self.attachments.by(BY_VOLUME, pv.metadata.name)}))
 
-    def keepers_of(self, pv: PersistentVolume, handle: str) -> tuple[str, ...]:
-        """The other PersistentVolumes of its volume that are in use, attached, or kept: all but those that are to be
-        deleted with their volume.
+    def keeper_of(self, pv: PersistentVolume, handle: str) -> str:
+        """Another PersistentVolume of its volume that is in use, attached, or kept, the first by name; "" where all are
+        to be deleted with their volume.
         """
         found = (self.volume(name) for name in self.others_naming(handle, pv.metadata.name))
         others = (one for one in found if one is not None and not (is_done_with(one) and not self.nodes_of(one)))
-        return tuple(sorted(one.metadata.name for one in others))
+        return min((one.metadata.name for one in others), default="")
 
 
 def holds(pv: PersistentVolume) -> bool:
@@ -137,9 +137,11 @@ class DeleteVolume(Destroys, msgspec.Struct, frozen=True):
 
 
 class LeaveVolume(msgspec.Struct, frozen=True):
-    """The volume stays, since other PersistentVolumes name it."""
+    """The volume stays, since another PersistentVolume names it. One is enough: there may be thousands, which come and
+    go.
+    """
 
-    others: tuple[str, ...]
+    keeper: str
 
 
 class DeleteObject(msgspec.Struct, frozen=True):
@@ -215,8 +217,8 @@ def _delete(view: View, pv: PersistentVolume) -> Decision[Action]:
         return _stuck(
             pv, Obstacle.ATTACHED, why.StillAttached(pv.metadata.name, node_names), detached(pv.metadata.name)
         )
-    if keepers := view.keepers_of(pv, source.volume_handle):
-        return Decision(why.LeftToOthers(keepers), (LeaveVolume(keepers), *_after_the_volume(view, pv)))
+    if keeper := view.keeper_of(pv, source.volume_handle):
+        return Decision(why.LeftToAnother(keeper), (LeaveVolume(keeper), *_after_the_volume(view, pv)))
     if view.storing.get(source.volume_handle):
         stored = handle_stored(source.volume_handle)
         return _stuck(pv, Obstacle.STORING, why.BeingStored(source.volume_handle), stored)

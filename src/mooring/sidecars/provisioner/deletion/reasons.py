@@ -82,15 +82,11 @@ class BeingStored:
         return f'the volume "{self.handle}" is being stored for another claim'
 
 
-@reason("the volume is left to PersistentVolume {shown}, which names it, too: it is deleted with the last of them")
-class LeftToOthers:
-    """others: names of PersistentVolumes."""
-
-    others: tuple[str, ...]
-
-    @property
-    def shown(self) -> str:
-        return ", ".join(f'"{name}"' for name in self.others)
+@reason(
+    'the volume is left to PersistentVolume "{pv_name}", which names it, too: it is deleted with the last that does'
+)
+class LeftToAnother:
+    pv_name: str
 
 
 @reason("{error}")

@@ -43,6 +43,9 @@ log = logger(__name__)
 PATIENCE: Final = 5
 """Failures in a row before users get an event of one that mostly passes by itself."""
 
+READ_MAX: Final = 10
+"""The most other objects of a volume that are read one by one before it is deleted."""
+
 _PASSING: Final = (Unreachable, ServerError, TooManyRequests)
 
 
@@ -98,8 +101,8 @@ class Reconciler:
                     self._progress[pv.metadata.name] = Progress(pv.metadata.uid)
                     self._metrics.succeeded(pv.spec.storage_class_name, self._clock.now() - began)
                     self._bus.tell(topics.ROOM_FREED, *places_of(pv))
-                case d.LeaveVolume(others):
-                    log.info(2, "left a volume to others", PersistentVolume=pv.metadata.name, others=", ".join(others))
+                case d.LeaveVolume(keeper):
+                    log.info(2, "left a volume to another", PersistentVolume=pv.metadata.name, another=keeper)
                 case d.DeleteObject():
                     await self._wait_for_intent(pv)  # without our finalizer nothing else holds the object
                     await self._delete_object(pv)
@@ -111,17 +114,19 @@ class Reconciler:
         """
         match next((one for one in decision.actions if isinstance(one, d.DeleteVolume | d.LeaveVolume)), None):
             case d.DeleteVolume(handle):
-                others: Sequence[str] = self._view.others_naming(handle, pv.metadata.name)
-            case d.LeaveVolume(keepers):
-                others = keepers
+                others = self._view.others_naming(handle, pv.metadata.name)
+            case d.LeaveVolume(keeper):
+                others = [keeper]
             case None:
                 return ()
-        # Another object of the volume may keep it by now; one that a silent watch hides is found by a list.
-        objects = (pv, *filter(None, map(self._view.volume, others)))
+        # Another object of the volume may keep it by now; one that a silent watch hides is found by a list. So are many
+        # others: each of them would read all that are left.
+        is_many = len(others) > READ_MAX
+        objects = (pv, *filter(None, map(self._view.volume, [] if is_many else others)))
         return (
             functools.partial(self._wait_for_intent, pv),
             functools.partial(self._look_at, self._attachments, "volumeattachments"),
-            functools.partial(self._look_at, self._volumes, "persistentvolumes"),
+            functools.partial(self._look_at, self._volumes, "persistentvolumes", lists=is_many),
             *(functools.partial(self._writer.look, one) for one in objects),
         )
 
@@ -145,11 +150,11 @@ class Reconciler:
             text = f"could not write down that the volume's creation is over: {error}"
             raise Failed(text, patience=_patience(error), heals=(intent_closed(pv.metadata.name),)) from error
 
-    async def _look_at(self, cache: FreshCache[Any] | None, plural: str) -> None:
-        """Costs a list where the watch has been silent, and nothing else."""
+    async def _look_at(self, cache: FreshCache[Any] | None, plural: str, *, lists: bool = False) -> None:
+        """Costs a list where the watch has been silent, or one is asked for, and nothing else."""
         try:
             if cache is not None:
-                await cache.look()
+                await (cache.list() if lists else cache.look())
         except ApiError as error:
             raise Failed(f"failed to list {plural}: {error}", patience=_patience(error)) from error
 
