@@ -97,7 +97,7 @@ class Reconciler:
                         # Again, without a read: the Secret, or the other call, may have taken long.
                         if d.decide_deletion(self._view, pv.metadata.name).actions != decision.actions:
                             raise Stale(pv.metadata.name)
-                        await self._delete_volume(pv, action, secret, values)
+                        await self._delete_volume(action, secret, values)
                     self._progress[pv.metadata.name] = Progress(pv.metadata.uid)
                     self._metrics.succeeded(pv.spec.storage_class_name, self._clock.now() - began)
                     self._bus.tell(topics.ROOM_FREED, *places_of(pv))
@@ -166,7 +166,7 @@ class Reconciler:
             raise Failed(f"error getting secret {ref.name} in namespace {ref.namespace}: {error}") from error
 
     async def _delete_volume(
-        self, pv: PersistentVolume, action: d.DeleteVolume, secret: SecretReference | None, values: Mapping[str, str]
+        self, action: d.DeleteVolume, secret: SecretReference | None, values: Mapping[str, str]
     ) -> None:
         try:
             await self._driver.delete_volume(
