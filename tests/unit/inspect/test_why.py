@@ -24,7 +24,7 @@ from mooring.base.errors import ConfigError
 from mooring.base.flags import UsageError
 from mooring.cluster.attachdetach import multi_attach
 from mooring.cluster.binder.scheduling import reasons as scheduling
-from mooring.inspect.objects import UNSTUCK
+from mooring.inspect.objects import UNSTUCK, NotThere
 from mooring.inspect.unstick.look import KINDS as KINDS_UNSTUCK
 from mooring.inspect.unstick.table import RULES
 from mooring.inspect.why import attaching, changing, claims, deleting, diagnosis, logs, place, pod_attach, provisioning
@@ -664,6 +664,15 @@ async def test_all_that_is_stuck_is_listed_and_what_failed_comes_first() -> None
     assert Mover.USER.value == code
     assert text.index("pvc default/wrong") < text.index("pvc default/waits")
     assert "not listed: volumesnapshots" in text
+
+
+async def test_nothing_is_stuck_in_a_namespace_only_if_it_is_there() -> None:
+    world = WhyWorld()
+    await world.create({"kind": "Namespace", "metadata": {"name": "shop"}})
+    code, text = await world.why(n="shop")
+    assert (0, "nothing is stuck") == (code, text.splitlines()[0])
+    with pytest.raises(NotThere, match='namespace "shpo" does not exist'):
+        await world.why(n="shpo")
 
 
 async def test_a_claim_that_grows_is_listed_beside_its_pod_that_is_stuck() -> None:

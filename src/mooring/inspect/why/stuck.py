@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from mooring.api.binding import amount, claims_of, is_finished, request_of
 from mooring.api.core import (
+    NAMESPACES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
@@ -44,11 +45,24 @@ class Stuck:
         self.refused: list[str] = []
 
     async def chains(self) -> list[Chain]:
-        """The chains that failed before those that wait, and the longest first. Raises ApiError."""
+        """The chains that failed before those that wait, and the longest first. Raises ApiError, and NotThere for a
+        namespace that does not exist.
+        """
         found = [
             chain async for kind, key in self._suspects() if (chain := await self._explained(kind, key)) is not None
         ]
-        return sorted([*found, *[chain async for chain in self._refused()]], key=_urgency)
+        found += [chain async for chain in self._refused()]
+        if not found and self._namespace is not None:
+            await self._check_namespace(self._namespace)
+        return sorted(found, key=_urgency)
+
+    async def _check_namespace(self, name: str) -> None:
+        """In a namespace that is misspelt nothing is stuck, either. Raises NotThere."""
+        with contextlib.suppress(Forbidden):
+            try:
+                await self._cluster.get(NAMESPACES, name)
+            except NotFound:
+                raise NotThere(f'namespace "{name}" does not exist') from None
 
     async def _explained(self, kind: str, key: Key) -> Chain | None:
         try:
