@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, TextIO
 
 from mooring.base.flagkinds import FILES, word_of
-from mooring.base.flags import Parsed, flag
+from mooring.base.flags import Parsed, UsageError, flag
 from mooring.cli.people import answer_of, check_output, run_for_people, width_of
 from mooring.cli.process import Command, Machine
 from mooring.cli.tables import AsKubectlFlags, ProcessFlags
@@ -50,6 +50,8 @@ class DoctorFlags(AsKubectlFlags, ProcessFlags):
 
 def _check(parsed: Parsed[DoctorFlags]) -> None:
     check_output(parsed.flags.o or parsed.flags.output, *OUTPUTS)
+    if "" in parsed.flags.f:  # as a path that would be the folder of the shell
+        raise UsageError("f: name a file or a folder, or - for stdin; got an empty name")
 
 
 COMMAND: Final[Command[DoctorFlags]] = Command(

@@ -231,3 +231,10 @@ def test_text_fits_80_columns_but_for_what_is_to_be_typed(tmp_path: Path, capsys
 def test_a_wrong_output_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert 2 == run(["-o", "table"], "mooring doctor")
     assert "must be text, json or yaml" in capsys.readouterr().err
+
+
+@each_row("name", ["", "a,"])
+def test_a_name_that_is_empty_is_refused(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A variable of a script that is not set: the folder of the shell was judged."""
+    assert 2 == run(["-f", name], "mooring doctor")
+    assert "f: name a file or a folder, or - for stdin; got an empty name" in capsys.readouterr().err
