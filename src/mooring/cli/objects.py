@@ -21,8 +21,8 @@ def object_named(words: Sequence[str], namespace: str, prog: str, kinds: Collect
     from mooring.inspect.objects import ALIASES, NAMESPACED
 
     parts = words[0].split("/") if len(words) == 1 else list(words)
-    if len(parts) not in (2, 3) or not all(parts):
-        raise UsageError(f"name the object as KIND/NAME, as in pod/web-0; got {' '.join(words)!r}")
+    if len(parts) not in (2, 3) or not all(parts) or "/" in "".join(parts):
+        raise UsageError(f"name one object as KIND/NAME, as in pod/web-0; got {' '.join(words)!r}")
     kind = ALIASES.get(parts[0].lower())
     known = kinds or dict.fromkeys(ALIASES.values())
     if kind is None or kind not in known:
