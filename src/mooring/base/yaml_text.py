@@ -70,6 +70,12 @@ def from_yaml(text: str | bytes) -> Any:
         loader.dispose()
 
 
+def line_of(error: Exception) -> str:
+    """Where a text is no YAML, as in " at line 3", for a text with secrets: the parser's own words repeat it."""
+    mark = getattr(error, "problem_mark", None)
+    return f" at line {mark.line + 1}" if mark is not None else ""
+
+
 def _without_tabs(text: str | bytes) -> str | bytes:
     """The text with blanks for the tabs that indent JSON, as Go's MarshalIndent writes it: our parser refuses them."""
     first, tab = ("{", "\t") if isinstance(text, str) else (b"{", b"\t")

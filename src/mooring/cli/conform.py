@@ -301,7 +301,7 @@ def read_secrets(path: str) -> dict[str, dict[str, str]]:
     import yaml
 
     from mooring.base.json_text import TooDeep
-    from mooring.base.yaml_text import from_yaml
+    from mooring.base.yaml_text import from_yaml, line_of
     from mooring.conform.options import SECRETS
 
     with refused_as(f"secrets-file: {path!r} can't be read", exit_code=WRONG_USE):
@@ -309,7 +309,7 @@ def read_secrets(path: str) -> dict[str, dict[str, str]]:
     try:
         found = from_yaml(text) or {}
     except (ValueError, yaml.YAMLError) as error:
-        reason = str(error) if isinstance(error, TooDeep) else "it is no YAML"  # yaml's words would repeat the line
+        reason = str(error) if isinstance(error, TooDeep) else f"it is no YAML{line_of(error)}"
         raise ConfigError(f"secrets-file: {path!r} can't be read: {reason}", exit_code=WRONG_USE) from None
     if not isinstance(found, dict) or not all(isinstance(one, dict) for one in found.values()):
         raise ConfigError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import yaml
 from google.protobuf.message import Message
 
 from mooring.base.errors import ConfigError
+from mooring.cli.conform import read_secrets
 from mooring.conform.call.codes import meaning
 from mooring.conform.call.fields import document_in, fill, fill_from_words, fill_secrets, secrets_in
 from mooring.conform.call.names import BY_NAME, paths_in, rpc_named
@@ -128,6 +130,15 @@ def test_no_secret_is_taken_from_a_command_line(word: str) -> None:
 def test_no_secret_is_taken_from_a_request() -> None:
     with pytest.raises(ConfigError, match="--secrets-file"):
         fill(csi.DeleteVolumeRequest(), {"volume_id": "a", "secrets": {"password": "hunter2"}})
+
+
+def test_secrets_that_are_no_yaml_are_told_by_their_line_alone(tmp_path: Path) -> None:
+    text = "key: a\npassword: 'hunter2\n"
+    (tmp_path / "secrets").write_text(text)
+    for read in (lambda: secrets_in(text, "f"), lambda: read_secrets(str(tmp_path / "secrets"))):
+        with pytest.raises(ConfigError, match="is no YAML at line 3") as refused:
+            read()
+        assert "hunter2" not in str(refused.value)
 
 
 def test_a_request_that_was_printed_is_taken_with_its_secrets_left_out() -> None:

@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 from mooring.api.quantity import parse_quantity
 from mooring.base.flagkinds import read_bool
 from mooring.base.json_text import TooDeep
-from mooring.base.yaml_text import from_yaml
+from mooring.base.yaml_text import from_yaml, line_of
 from mooring.conform.call.names import field_of, hint_or_list, is_ours, wrong
 from mooring.csi.redact import TOKENS_KEY, is_map, is_secret
 from mooring.csi.scrub import STRIPPED
@@ -91,8 +91,8 @@ def secrets_in(text: str, name: str) -> dict[str, str]:
         document = from_yaml(text)
     except TooDeep as error:
         raise wrong(f"{name}: {error}") from None
-    except (yaml.YAMLError, ValueError):
-        raise wrong(f"{name}: is no YAML") from None  # yaml's words would repeat the line
+    except (yaml.YAMLError, ValueError) as error:
+        raise wrong(f"{name}: is no YAML{line_of(error)}") from None
     if isinstance(document, Mapping) and document.get("kind") == "Secret":
         return _of_secret(document, name)
     if not isinstance(document, Mapping) or not all(
