@@ -84,7 +84,7 @@ class BindingMetrics:
 
 
 class _Counted(Collector):
-    """Numbers of claims and volumes; one walk over the caches for each page.
+    """Numbers of claims and volumes, counted anew for each page.
 
     errors: also counted under the old name, to which prometheus_client's counters would append `_total`.
     """
