@@ -229,6 +229,8 @@ def _reason(error: Exception, place: str) -> str:
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return f"no connection to {place}: the proxy answered {error.status} {error.message}"
     if isinstance(error, aiohttp.ClientConnectorError):
+        if isinstance(error.os_error, ConnectionRefusedError):
+            return f"no connection to {place}: nothing listens there; does the API server run, and on this port?"
         if isinstance(error.os_error, ConnectionResetError):
             return (
                 f"no connection to {place}: the server closed it at once; if it speaks TLS, check the client "

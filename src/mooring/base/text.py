@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 _HIDDEN: Final = re.compile(
@@ -37,6 +38,16 @@ def quoted(text: str) -> str:
     """The text in double quotes, as Go's %q has it for plain text."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
     return f'"{escaped}"'
+
+
+def meant(typed: str, names: Iterable[str]) -> str:
+    """The question after a name that does not exist: those with the fewest typing errors, if these are few. "dve" has
+    one compared with dev, and three with driver.
+    """
+    away = {name: edit_distance(typed, name) for name in names}
+    fewest = min(away.values())
+    near = [name for name, count in away.items() if count == fewest]
+    return f" (did you mean {' or '.join(near)}?)" if fewest <= max(1, len(typed) // 3) else ""
 
 
 def edit_distance(typed: str, meant: str) -> int:

@@ -17,8 +17,10 @@ from mooring.api.names import dns_subdomain
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, FILE, INT, NAMES, STRING
 from mooring.base.flags import Parsed, flag, options_from
+from mooring.base.text import meant
 from mooring.base.units import format_duration
 from mooring.cli import dev_power
+from mooring.cli.border import say
 from mooring.cli.driver_run import OPTIONS
 from mooring.cli.hostpath_flags import TOPOLOGY
 from mooring.cli.limits import check_not_negative
@@ -208,6 +210,9 @@ def run(argv: Sequence[str], prog: str) -> int:
     """argv: the words after `mooring dev`. Gives the exit code."""
     if argv and argv[0] in dev_power.COMMANDS:
         return dev_power.run(argv, prog)
+    if argv and not argv[0].startswith("-"):
+        say(prog, f"there is no command {argv[0]!r}{meant(argv[0], dev_power.COMMANDS)}; {prog} --help lists them")
+        return 2
     return run_for_people(COMMAND, argv, prog, lambda flags: _examples(flags) if flags.examples else _run(flags, prog))
 
 

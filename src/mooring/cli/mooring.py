@@ -75,22 +75,13 @@ def run(argv: Sequence[str]) -> int:
     if word in ("help", "--help", "-help", "-h"):
         sys.stdout.write(_usage())
         return 0
-    sys.stderr.write(
-        f"mooring: there is no command {word!r}{_nearest(word)}; mooring --help lists them\n" if word else _usage()
-    )
+    if not word:
+        sys.stderr.write(_usage())
+        return 2
+    from mooring.base.text import meant  # needed for this message alone
+
+    sys.stderr.write(f"mooring: there is no command {word!r}{meant(word, COMMANDS)}; mooring --help lists them\n")
     return 2
-
-
-def _nearest(word: str) -> str:
-    """The commands with the fewest typing errors, if these are few: "dve" has one compared with dev, and three with
-    driver.
-    """
-    from mooring.base.text import edit_distance  # needed for this message alone
-
-    away = {name: edit_distance(word, name) for name in COMMANDS}
-    fewest = min(away.values())
-    near = [name for name, count in away.items() if count == fewest]
-    return f" (did you mean {' or '.join(near)}?)" if fewest <= max(1, len(word) // 3) else ""
 
 
 def _usage() -> str:

@@ -192,6 +192,13 @@ def test_a_word_that_is_no_command(word: str, capsys: pytest.CaptureFixture[str]
     assert (2, "", f"mooring: there is no command {word!r}{near}; mooring --help lists them\n") == answer(capsys, word)
 
 
+@each_row("word", ["kil-node", "nonsense"])
+def test_a_word_that_is_no_command_of_dev(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    near = " (did you mean kill-node?)" if word == "kil-node" else ""
+    told = f"mooring dev: there is no command {word!r}{near}; mooring dev --help lists them\n"
+    assert (2, "", told) == answer(capsys, "dev", word)
+
+
 @each_row(
     ("word", "near"),
     [

@@ -415,7 +415,9 @@ async def test_nobody_at_home_is_told_with_the_address() -> None:
         for method in ("get", "patch", "watch"):
             error = await fault_of(cluster, method)
             assert type(error) is unanswered(method)
-            assert f"no connection to {url} (the test's own): " in str(error)
+            assert f"no connection to {url} (the test's own): nothing listens there; does the API server run" in str(
+                error
+            )
 
 
 async def test_a_host_that_does_not_exist_is_told() -> None:

@@ -268,6 +268,8 @@ def _reason(error: Exception, place: str) -> str:
             return f"no connection to {place} within {DIAL_TIMEOUT_S:g} s"
         case socket.gaierror():
             return f"the host name of {place} can't be resolved"
+        case ConnectionRefusedError():
+            return f"no connection to {place}: nothing listens there; does the API server run, and on this port?"
         case ConnectionResetError():
             return (
                 f"no connection to {place}: the server closed it at once; if it speaks TLS, check the client "
