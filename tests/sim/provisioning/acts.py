@@ -138,6 +138,8 @@ class Acts(Requesting):
                 "persistentVolumeReclaimPolicy": "Retain",
             }
             spec |= self._one_of(sources) | ({"claimRef": ref} if self._randomness.happens(0.5) else {})
+            if spec.get("csi", {}).get("driver") == DRIVER:
+                self._world.laws.taken_over.add(name)
             body = {"metadata": {"name": name, "labels": {FOREIGN: "yes"}}, "spec": spec}
             await self._do(f"take name {name}: {spec}", self._cluster.create(PERSISTENT_VOLUMES.whole(), body))
 

@@ -43,7 +43,8 @@ def untold(world: ClaimWorld) -> set[str]:
     unreachable = {handle for handle, name in volumes.items() if name in owed.unreachable}
     unread = {handle for handle, name in volumes.items() if name in owed.begun_anew and handle not in owed.acknowledged}
     undone = {handle for handle, name in volumes.items() if name in world.laws.undone.names}
-    return owed.lied | world.backend.forgotten | unreachable | unread | undone
+    taken_over = {handle for handle, name in volumes.items() if name in world.laws.taken_over}
+    return owed.lied | world.backend.forgotten | unreachable | unread | undone | taken_over
 
 
 def _volumes(world: ClaimWorld) -> Iterator[Complaint]:

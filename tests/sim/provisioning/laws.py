@@ -67,7 +67,9 @@ class Laws:
     over: names of volumes that were deleted for their objects, and by whom. imported: handle -> version of the object
     that was written by hand. spoilt: names of volumes whose intents somebody has spoilt, and who held the journal then.
     damaged: of those whose claimRef is being damaged. freed: names of volumes that a hand took from their claims: a
-    claim that waits may get one while its own is being made. fail: called with the law's name and what broke it.
+    claim that waits may get one while its own is being made. taken_over: names that somebody gave to an object of this
+    driver: it passes for the claim's own, or may be about the same volume, which is left alone; external-provisioner
+    leaves it, too. fail: called with the law's name and what broke it.
     """
 
     def __init__(self, truth: Truth, backend: VolumeBackend, fail: Callable[[str, str], None]) -> None:
@@ -82,6 +84,7 @@ class Laws:
         self.damaged: set[str] = set()
         self.damaged_ever = False
         self.freed: set[str] = set()
+        self.taken_over: set[str] = set()
         self.later: set[str] = set()
         self.torn: set[str] = set()
         self.undone = Undone()
