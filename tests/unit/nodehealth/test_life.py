@@ -278,6 +278,21 @@ async def test_TE2_pods_leave_in_time_though_no_process_lives_that_long() -> Non
     await world.end()
 
 
+async def test_TE2_a_taint_that_a_pod_tolerates_for_ever_does_not_begin_its_time() -> None:
+    """A node that is set apart for certain pods dies: these have their five minutes, as on any other node."""
+    async with HealthWorld().working() as world:
+        await world.add_node("other")
+        await world.add_node()
+        await world.taint("n", {"key": "dedicated", "effect": "NoExecute", "timeAdded": world.stamp})
+        await world.add_pod(tolerations=[{"key": "dedicated", "operator": "Exists"}])
+        await asyncio.sleep(1000)
+        await world.silence()
+        await world.until_tainted(*BOTH, ("dedicated", "NoExecute"))
+        tainted_s = world.now()
+        await world.until_leaving()
+        assert 300 == round(world.now() - tainted_s)
+
+
 async def test_TE4_a_node_that_comes_back_keeps_its_pods() -> None:
     async with HealthWorld().working() as world:
         await world.add_node("other")

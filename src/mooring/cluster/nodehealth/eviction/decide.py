@@ -12,10 +12,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from mooring.api.core import Node
+from mooring.api.core import Node, Taint
 from mooring.api.matching import tolerates
 from mooring.api.meta import is_deleting
-from mooring.api.pods import Pod
+from mooring.api.pods import Pod, Toleration
 from mooring.base.clock import Instant, seconds_of
 from mooring.cluster.nodehealth.view import POD_SCHEDULED, no_execute_taints
 from mooring.control.decision import Decision
@@ -91,8 +91,11 @@ Action: TypeAlias = Evict | Stay | Cancel
 
 
 def age_s(pod: Pod, node: Node | None, wall_s: float) -> float:
-    """Seconds since the pod's time began, as the objects say: a taint came, or the pod came to a node that had it."""
-    added = [moment for one in no_execute_taints(node) if (moment := seconds_of(one.time_added)) > 0]
+    """Seconds since the pod's time began, as the objects say: a taint came that it tolerates for a time, or the pod
+    came to a node that had it.
+    """
+    found = ((_toleration_of(pod, one), seconds_of(one.time_added)) for one in no_execute_taints(node))
+    added = [moment for one, moment in found if one and one.toleration_seconds is not None and moment > 0]
     came = [one.last_transition_time for one in pod.status.conditions or () if one.type == POD_SCHEDULED]
     came_s = max(map(seconds_of, (pod.metadata.creation_timestamp, *came)))
     return max(0.0, wall_s - max(min(added, default=wall_s), came_s))
@@ -115,8 +118,7 @@ def decide_eviction(
         return Decision(NoTaint(), stays)
     limits_s = []
     for taint in taints:
-        # The first match alone counts, as in kube-controller-manager, even where a later one gives less time.
-        toleration = next((one for one in pod.spec.tolerations or () if tolerates(one, taint)), None)
+        toleration = _toleration_of(pod, taint)
         if toleration is None:
             because = NotTolerated(f"{taint.key}:{taint.effect}")
             return Decision(because, (Evict(pod, node, now, since),), done="evicted")
@@ -130,3 +132,10 @@ def decide_eviction(
     if now >= at:
         return Decision(TimeIsUp(limit_s), (Evict(pod, node, at, began),), done="evicted")
     return Decision(ToleratesFor(limit_s, round(at - now, 3)), (Stay(pod, at, began),), after_s=at - now)
+
+
+def _toleration_of(pod: Pod, taint: Taint) -> Toleration | None:
+    """The first toleration that means the taint: as in kube-controller-manager it alone counts, even where a later one
+    gives less time.
+    """
+    return next((one for one in pod.spec.tolerations or () if tolerates(one, taint)), None)
