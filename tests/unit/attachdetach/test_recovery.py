@@ -8,6 +8,7 @@ from typing import Any
 
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.storage import VOLUME_ATTACHMENTS
+from mooring.apiserver.table import DEFAULT_LIMITS, Table
 from mooring.cluster.attachdetach.identity import MANAGED
 from mooring.kube.errors import Unreachable
 from tests.support.attachdetaching import DELETE, FENCE, PATCH_NODE, POST, AttachDetachWorld, Vol, attaching
@@ -109,6 +110,33 @@ async def test_AD43_a_post_that_finds_one_waits_as_if_it_had_made_it() -> None:
         await world.pod(node, volume)
         await world.attach(volume, node)
         assert 1 == len(world.of(POST))
+
+
+@each_row("is_wanted", [True, False])
+@in_virtual_time
+async def test_an_attachment_that_a_backup_brings_back_from_its_detach_is_detached_or_reported(is_wanted: bool) -> None:
+    """The same object, from before its DELETE. That was answered, and is undone now."""
+    async with attaching() as world:
+        volume = await world.volume()
+        node, pod = await world.attached(volume, hold=True)
+        await world.settle(5)
+        attachments = world.store.resource("storage.k8s.io", "v1", "volumeattachments")
+        (kept,) = world.store.table(attachments).items()
+        world.store.version += 1000
+        await world.delete_pod(pod)
+        await world.wait_deleting(volume, node)
+        await world.settle(5)
+        for resource in world.store.resources:
+            table, objects = Table(DEFAULT_LIMITS, floor=kept.rv), list(world.store.table(resource).items())
+            for one in [kept] if resource is attachments else objects:
+                table.place(one if one.rv <= kept.rv else one.at_version(kept.rv))
+            world.store._tables[resource.storage] = table
+        world.store.version = kept.rv + 20
+        if is_wanted:
+            await world.pod(node, volume)
+            await world.wait_reported(node, volume)
+        await world.settle(100)
+        assert is_wanted == ("deletionTimestamp" not in (await world.wait_va(volume, node))["metadata"])
 
 
 @in_virtual_time

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeVar
 
 from mooring.api.core import Node, NodeStatus, PersistentVolume, PersistentVolumeClaim
-from mooring.api.meta import Key, Object, key_of
+from mooring.api.meta import Key, Object, is_deleting, key_of
 from mooring.api.nodes import is_out_of_service, is_ready
 from mooring.api.pods import Pod
 from mooring.api.storage import CSIDriver, VolumeAttachment
@@ -171,6 +171,9 @@ class EventHandlers:
             self._wake(node, keys, are_held=True)
         if change.old is not None and (change.new is None or change.new.metadata.uid != change.old.metadata.uid):
             self._ended(change.old)
+        elif change.old is not None and is_deleting(change.old) and not is_deleting(change.object):
+            # The API server was set back to before the DELETE, by a restore from a backup.
+            self._view.memory.deletions.pop(change.object.metadata.uid, None)
         self._view.sort(change.object)
 
     def _ended(self, attachment: VolumeAttachment) -> None:
