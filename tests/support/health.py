@@ -241,5 +241,11 @@ class HealthWorld(NodeTenant):
             finally:
                 await self.end()
 
+    @contextlib.asynccontextmanager
+    async def working_once(self) -> AsyncIterator[None]:
+        """A new process of node health, killed at the end; the kubelets go on."""
+        async with self.ours.running(NodeHealth(self.ours.runtime, options=NodeHealthOptions()).run()):
+            yield
+
     async def _has_synced(self) -> bool:
         return self.health.has_synced

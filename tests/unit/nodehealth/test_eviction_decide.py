@@ -16,8 +16,8 @@ GONE, HERE = "node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"
 NOW = 1000.0
 
 
-def a_tainted_node(*keys: str, effect: str = "NoExecute") -> Any:
-    return typed(a_ready_node(taints=tuple({"key": key, "effect": effect} for key in keys)))
+def a_tainted_node(*keys: str, effect: str = "NoExecute", ready: bool = False) -> Any:
+    return typed(a_ready_node(ready=ready, taints=tuple({"key": key, "effect": effect} for key in keys)))
 
 
 def tolerating(**seconds: int | None) -> Any:
@@ -61,6 +61,8 @@ ROWS: dict[str, tuple[Any, Any, float | None, tuple[bool, float | None, float | 
         (False, 1060.0, NOW, False),
     ),
     "TE4-taint-gone": (tolerating(gone=300), a_tainted_node(), 900.0, (False, None, None, True)),
+    "TE4-ready-again": (tolerating(gone=300), a_tainted_node(GONE, ready=True), 700.0, (False, None, None, True)),
+    "TE4-ready-with-a-user's-taint": (tolerating(), a_tainted_node("k", ready=True), None, (True, NOW, None, False)),
     "TE4-tolerates-for-ever-now": (tolerating(gone=None), a_tainted_node(GONE), 900.0, (False, None, None, True)),
     "TE5-another-taint-in-its-place": (
         tolerating(gone=300, here=300),

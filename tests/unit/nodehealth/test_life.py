@@ -39,6 +39,17 @@ class Failing(ServerFaults):
             raise ServerError("broken", reason="InternalError")
 
 
+class Slow(ServerFaults):
+    """Requests of this verb to these objects take a while."""
+
+    def __init__(self, verb: str, plural: str) -> None:
+        self._verb, self._plural = verb, plural
+
+    async def before(self, verb: str, kind: Kind[object], name: str) -> None:
+        if (verb, kind.plural) == (self._verb, self._plural):
+            await asyncio.sleep(0.1)
+
+
 # -- silence, and the way back
 
 
@@ -258,7 +269,7 @@ async def test_TE2_pods_leave_in_time_though_no_process_lives_that_long() -> Non
         return "deletionTimestamp" in (await world.get(PODS, pod))["metadata"]
 
     async def lives_s(seconds: float) -> None:
-        async with world.ours.running(NodeHealth(world.ours.runtime, options=options.NodeHealthOptions()).run()):
+        async with world.working_once():
             await asyncio.sleep(seconds)
 
     await world.add_node("other")
@@ -291,6 +302,27 @@ async def test_TE2_a_taint_that_a_pod_tolerates_for_ever_does_not_begin_its_time
         tainted_s = world.now()
         await world.until_leaving()
         assert 300 == round(world.now() - tainted_s)
+
+
+async def test_TE4_a_node_that_comes_back_while_no_process_lives_keeps_its_pods() -> None:
+    """Nobody has taken the taint off yet, and the time that its pods tolerate it is over when a process starts."""
+    world = HealthWorld(Slow("patch", "nodes"))
+    await world.add_node("other")
+    await world.add_node()
+    for number in range(5):
+        await world.add_pod(f"pod{number}")
+    async with world.working_once():
+        await world.silence()
+        await world.until_tainted(*BOTH)
+    await world.revive()
+    await world.post_status()
+    await asyncio.sleep(1000)
+    async with world.working_once():
+        await world.until_tainted()
+        await asyncio.sleep(100)
+    for pod in await world.list(PODS):
+        assert "deletionTimestamp" not in pod["metadata"]
+    await world.end()
 
 
 async def test_TE4_a_node_that_comes_back_keeps_its_pods() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from mooring.api.core import Node, Taint
-from mooring.api.nodes import READY
+from mooring.api.nodes import READY, TRUE, readiness
 from mooring.api.pods import Pod
 from mooring.control.reasons import reason
 from mooring.control.slim import items, only, slim
@@ -53,7 +53,11 @@ def is_terminated(pod: Pod) -> bool:
 
 
 def no_execute_taints(node: Node | None) -> tuple[Taint, ...]:
-    return tuple(one for one in (node.spec.taints if node is not None else None) or () if one.effect == NO_EXECUTE)
+    """The taints that cost the node its pods. Those of node health do not on a node that is ready: they are about to
+    go, and where no process took them off, the time that pods tolerate them may be over.
+    """
+    found = (one for one in (node.spec.taints if node is not None else None) or () if one.effect == NO_EXECUTE)
+    return tuple(one for one in found if one.key not in (NOT_READY_TAINT, UNREACHABLE_TAINT) or readiness(node) != TRUE)
 
 
 def zone_of(node: Node) -> str:

@@ -118,7 +118,7 @@ class TaintEviction:
         that one would be evicted, too, again and again. So the node is read for each pod, as before a removal by force.
         """
         found = await self._caches.node_writer.look(node)
-        if (node.spec.taints or ()) != (found.spec.taints or ()):
+        if no_execute_taints(node) != no_execute_taints(found):
             raise Stale(f"the taints of {node.metadata.name} are others by now")
 
     def _tell(self, pod: Pod, text: str) -> None:
