@@ -7,7 +7,7 @@ from typing import Any
 from mooring.api.core import Taint
 from mooring.api.matching import tolerates
 from mooring.api.pods import Toleration
-from mooring.cluster.nodehealth.eviction.decide import Action, Cancel, Evict, Stay, decide_eviction
+from mooring.cluster.nodehealth.eviction.decide import Action, Beginnings, Cancel, Evict, Stay, decide_eviction
 from mooring.control.decision import Decision
 from tests.support.builders import Json, a_pod, a_ready_node, typed
 from tests.support.rows import each_row
@@ -81,26 +81,40 @@ ROWS: dict[str, tuple[Any, Any, float | None, tuple[bool, float | None, float | 
 def test_pods(
     pod: Any, node: Any, since: float | None, expected: tuple[bool, float | None, float | None, bool]
 ) -> None:
-    assert expected == told(decide_eviction(pod, node, since, NOW))
+    assert expected == told(judged(pod, node, None if since is None else {HERE: since}))
+
+
+def judged(pod: Any, node: Any, since: Beginnings | None = None) -> Decision[Action]:
+    return decide_eviction(pod, node, since, NOW, NOW)
 
 
 def told(decision: Decision[Action]) -> tuple[bool, float | None, float | None, bool]:
     match decision.actions:
         case (Evict(_, _, at, since),):
-            return True, at, since, False
+            return True, at, None if since is None else since[HERE], False
         case (Stay(_, at, since),):
             assert at - NOW == decision.after_s
-            return False, at, since, False
+            return False, at, since[HERE], False
     assert decision.after_s is None
     return False, None, None, any(isinstance(one, Cancel) for one in decision.actions)
 
 
 def test_TE3_the_first_toleration_that_means_a_taint_counts() -> None:
     both = [{"operator": "Exists"}, {"key": GONE, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}]
-    assert decide_eviction(typed(a_pod(node="n1", tolerations=both)), a_tainted_node(GONE), None, NOW).after_s is None
-    assert (
-        5.0 == decide_eviction(typed(a_pod(node="n1", tolerations=both[::-1])), a_tainted_node(GONE), None, NOW).after_s
-    )
+    assert judged(typed(a_pod(node="n1", tolerations=both)), a_tainted_node(GONE)).after_s is None
+    assert 5.0 == judged(typed(a_pod(node="n1", tolerations=both[::-1])), a_tainted_node(GONE)).after_s
+
+
+def test_TE5_a_second_taint_has_a_time_of_its_own() -> None:
+    """A pod may stay for a month with a taint of its owner's; ten days later its node is not ready for a moment."""
+    day_s = 86_400
+    month = {"key": "dedicated", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30 * day_s}
+    minutes = {"key": GONE, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+    pod = typed(a_pod(node="n1", tolerations=[month, minutes]))
+    began = {"dedicated": NOW - 10 * day_s}
+    assert 20 * day_s == judged(pod, a_tainted_node("dedicated"), began).after_s
+    assert 300 == judged(pod, a_tainted_node("dedicated", GONE), began).after_s
+    assert 20 * day_s == judged(pod, a_tainted_node("dedicated"), {**began, HERE: NOW - 299}).after_s
 
 
 def test_the_reason_says_how_long() -> None:
@@ -109,9 +123,9 @@ def test_the_reason_says_how_long() -> None:
 
     pod = tolerating(gone=300)
     assert "it tolerates the taints of its node for 300 s, and 100 s are left" == because(
-        decide_eviction(pod, a_tainted_node(GONE), 800.0, NOW)
+        judged(pod, a_tainted_node(GONE), {HERE: 800.0})
     )
-    assert f"it does not tolerate {HERE}:NoExecute" == because(decide_eviction(pod, a_tainted_node(HERE), None, NOW))
+    assert f"it does not tolerate {HERE}:NoExecute" == because(judged(pod, a_tainted_node(HERE)))
 
 
 TAINT = Taint(key="k", value="v", effect="NoExecute")

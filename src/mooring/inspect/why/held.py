@@ -18,7 +18,7 @@ from mooring.api.storage import VolumeAttachment
 from mooring.cluster.attachdetach import reasons as why
 from mooring.cluster.attachdetach.facts import Place
 from mooring.cluster.attachdetach.identity import identity_of
-from mooring.cluster.nodehealth.eviction.decide import Evict, age_s, decide_eviction
+from mooring.cluster.nodehealth.eviction.decide import Evict, decide_eviction
 from mooring.cluster.nodehealth.view import no_execute_taints
 from mooring.inspect.render import counted
 from mooring.inspect.scene import Scene
@@ -124,7 +124,7 @@ def _eviction(scene: Scene, pod: Pod, node: Node | None) -> tuple[float, str, st
         text = "the pod is being deleted, which only its node can confirm"
         return math.inf, text, f"the kubelet of node {pod.spec.node_name}, or whoever fences it"
     taints = no_execute_taints(node)
-    decision = decide_eviction(pod, node, None, scene.now_s, age_s(pod, node, scene.now_s))
+    decision = decide_eviction(pod, node, None, scene.now_s, scene.now_s)
     if any(isinstance(one, Evict) for one in decision.actions):
         return 0.0, "the pod is evicted now", EVICTION
     if decision.after_s is not None:

@@ -12,10 +12,9 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from mooring.api.core import Node, reference_to
 from mooring.api.meta import Key, is_deleting, key_of
 from mooring.api.pods import Pod
-from mooring.base.clock import Instant
 from mooring.base.log import logger
 from mooring.cluster.nodehealth.caches import HealthCaches
-from mooring.cluster.nodehealth.eviction.decide import Action, Cancel, Evict, Stay, age_s, decide_eviction
+from mooring.cluster.nodehealth.eviction.decide import Action, Beginnings, Cancel, Evict, Stay, decide_eviction
 from mooring.cluster.nodehealth.view import DISRUPTION_TARGET, Gone, no_execute_taints
 from mooring.control.controller import Controller
 from mooring.control.decision import Deciding, Decision
@@ -53,8 +52,8 @@ class TaintEviction:
     def __init__(self, runtime: Runtime, caches: HealthCaches, events: EventRecorder) -> None:
         self._clock, self._caches, self._events = runtime.clock, caches, events
         self._metrics = runtime.metrics.once(EvictionMetrics)
-        #: When the pod's time began, by the objects where they say so. From then on a clock that jumps changes nothing.
-        self._since: dict[Key, Instant] = {}
+        #: By the objects where they say so. From then on a clock that jumps changes nothing.
+        self._since: dict[Key, Beginnings] = {}
         self.controller: Controller[Key] = Controller(
             runtime, "tainteviction", Deciding(self._decide, self._perform), workers=WORKERS, label="Pod", log=log
         )
@@ -78,8 +77,8 @@ class TaintEviction:
         pod = self._caches.pods.store.get(key)
         if pod is None:
             return Decision(Gone(str(key)))
-        node, now = self._caches.node(pod.spec.node_name), self._clock.now()
-        return decide_eviction(pod, node, self._since.get(key), now, age_s(pod, node, self._clock.wall_s()))
+        node = self._caches.node(pod.spec.node_name)
+        return decide_eviction(pod, node, self._since.get(key), self._clock.now(), self._clock.wall_s())
 
     async def _perform(self, key: Key, decision: Decision[Action]) -> Result | None:
         """Raises Failed, Stale."""

@@ -1,13 +1,14 @@
 """Whether a pod has to leave its node, and when. Pure.
 
-Source: kube-controller-manager 1.36, pkg/controller/tainteviction. Differs: the time to leave follows when taints or
-tolerations change (counted from the first taint; there it stays as it was) and begins by the objects' times (there,
-whenever the process begins), a pod that is being deleted is let alone,
-and one that has to leave at once gets no event that it may stay first.
+Source: kube-controller-manager 1.36, pkg/controller/tainteviction. Differs: each taint has a time of its own, which
+follows when tolerations change (there, one time stays as it was) and begins by the objects' times (there, whenever the
+process begins), a pod that is being deleted is let alone, and one that has to leave at once gets no event that it may
+stay first.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeAlias
 
 import msgspec
@@ -17,7 +18,7 @@ from mooring.api.matching import tolerates
 from mooring.api.meta import is_deleting
 from mooring.api.pods import Pod, Toleration
 from mooring.base.clock import Instant, seconds_of
-from mooring.cluster.nodehealth.view import POD_SCHEDULED, no_execute_taints
+from mooring.cluster.nodehealth.view import NOT_READY_TAINT, POD_SCHEDULED, UNREACHABLE_TAINT, no_execute_taints
 from mooring.control.decision import Decision
 from mooring.control.reasons import reason
 
@@ -56,6 +57,10 @@ class TimeIsUp:
     seconds: int
 
 
+Beginnings: TypeAlias = Mapping[str, Instant]
+"""The beginning of the time that a pod tolerates each taint, by the taint's key; not-ready and unreachable are one: a
+node that goes from NotReady to Unknown has the other of them then."""
+
 # -- actions
 
 
@@ -67,8 +72,8 @@ class Evict(msgspec.Struct, frozen=True):
     node: Node
     #: The moment at which the pod had to leave.
     at: Instant
-    #: The beginning of the pod's time, None where none ran.
-    since: Instant | None
+    #: None where no time ran.
+    since: Beginnings | None
 
 
 class Stay(msgspec.Struct, frozen=True):
@@ -77,8 +82,7 @@ class Stay(msgspec.Struct, frozen=True):
     pod: Pod
     #: The end of the pod's time.
     at: Instant
-    #: The beginning of the pod's time.
-    since: Instant
+    since: Beginnings
 
 
 class Cancel(msgspec.Struct, frozen=True):
@@ -90,22 +94,11 @@ class Cancel(msgspec.Struct, frozen=True):
 Action: TypeAlias = Evict | Stay | Cancel
 
 
-def age_s(pod: Pod, node: Node | None, wall_s: float) -> float:
-    """Seconds since the pod's time began, as the objects say: a taint came that it tolerates for a time, or the pod
-    came to a node that had it.
-    """
-    found = ((_toleration_of(pod, one), seconds_of(one.time_added)) for one in no_execute_taints(node))
-    added = [moment for one, moment in found if one and one.toleration_seconds is not None and moment > 0]
-    came = [one.last_transition_time for one in pod.status.conditions or () if one.type == POD_SCHEDULED]
-    came_s = max(map(seconds_of, (pod.metadata.creation_timestamp, *came)))
-    return max(0.0, wall_s - max(min(added, default=wall_s), came_s))
-
-
 def decide_eviction(
-    pod: Pod, node: Node | None, since: Instant | None, now: Instant, age_s: float = 0.0
+    pod: Pod, node: Node | None, since: Beginnings | None, now: Instant, wall_s: float
 ) -> Decision[Action]:
-    """Decide about one pod. since: the beginning of its time, as the last decision about it had that; None for the
-    first, where `age_s` counts.
+    """Decide about one pod. since: as the last decision about it had that; None for the first. wall_s: now, by the
+    clock of the objects.
     """
     if is_deleting(pod):
         return Decision(Leaves())
@@ -116,22 +109,31 @@ def decide_eviction(
     taints = no_execute_taints(node)
     if not taints:
         return Decision(NoTaint(), stays)
-    limits_s = []
+    began: dict[str, Instant] = {}
+    ends = []
     for taint in taints:
         toleration = _toleration_of(pod, taint)
         if toleration is None:
             because = NotTolerated(f"{taint.key}:{taint.effect}")
             return Decision(because, (Evict(pod, node, now, since),), done="evicted")
         if toleration.toleration_seconds is not None:
-            limits_s.append(max(0, toleration.toleration_seconds))
-    if not limits_s:
+            key = NOT_READY_TAINT if taint.key == UNREACHABLE_TAINT else taint.key
+            began.setdefault(key, (since or {}).get(key, now - _age_s(pod, taint, wall_s)))
+            limit_s = max(0, toleration.toleration_seconds)
+            ends.append((began[key] + limit_s, limit_s))
+    if not ends:
         return Decision(Tolerates(), stays)
-    # A time that runs keeps its beginning: a node that goes from NotReady to Unknown has another taint then.
-    began, limit_s = now - age_s if since is None else since, min(limits_s)
-    at = began + limit_s
+    at, limit_s = min(ends)
     if now >= at:
         return Decision(TimeIsUp(limit_s), (Evict(pod, node, at, began),), done="evicted")
     return Decision(ToleratesFor(limit_s, round(at - now, 3)), (Stay(pod, at, began),), after_s=at - now)
+
+
+def _age_s(pod: Pod, taint: Taint, wall_s: float) -> float:
+    """Seconds since the taint came, or since the pod came to the node that had it, as the objects say."""
+    came = [one.last_transition_time for one in pod.status.conditions or () if one.type == POD_SCHEDULED]
+    came_s = max(map(seconds_of, (pod.metadata.creation_timestamp, *came)))
+    return max(0.0, wall_s - max(seconds_of(taint.time_added) or wall_s, came_s))
 
 
 def _toleration_of(pod: Pod, taint: Taint) -> Toleration | None:
