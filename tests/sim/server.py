@@ -10,7 +10,6 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final
 
-from mooring.apiserver.table import Table
 from mooring.apiserver.watch import WatchHub
 from mooring.kube.cluster import Request, Verb
 from mooring.kube.errors import (
@@ -27,6 +26,7 @@ from mooring.kube.errors import (
 )
 from tests.sim.history import History
 from tests.sim.laws import WRITING
+from tests.support.backups import put_back
 
 if TYPE_CHECKING:
     from tests.sim.world import SimWorld
@@ -206,10 +206,8 @@ class Server:
         cluster._hub.close()
         objects = self.history.objects_at(version)
         for resource in store.resources:
-            table = Table(store._limits, floor=version)
-            for _, stored in sorted(objects.get(resource.storage, {}).items(), key=lambda item: item[0]):
-                table.place(stored)
-            store._tables[resource.storage] = table
+            before = sorted(objects.get(resource.storage, {}).items(), key=lambda item: item[0])
+            put_back(store, resource, [stored for _, stored in before], version)
         store._expiring.clear()
         store.version = version
         self.history.forget_after(version)

@@ -36,7 +36,7 @@ def _writes(world: ClaimWorld) -> object:
 
 def untold(world: ClaimWorld) -> set[str]:
     """Volumes of which the driver has never told: it denied them with its first word, or has lost their names; or
-    nobody knew to ask.
+    nobody knew to ask, as somebody else's object passes for the claim's.
     """
     owed = world.backend.owed
     volumes = world.backend.volumes

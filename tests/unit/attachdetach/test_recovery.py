@@ -8,10 +8,10 @@ from typing import Any
 
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.storage import VOLUME_ATTACHMENTS
-from mooring.apiserver.table import DEFAULT_LIMITS, Table
 from mooring.cluster.attachdetach.identity import MANAGED
 from mooring.kube.errors import Unreachable
 from tests.support.attachdetaching import DELETE, FENCE, PATCH_NODE, POST, AttachDetachWorld, Vol, attaching
+from tests.support.backups import put_back
 from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 
@@ -127,10 +127,9 @@ async def test_an_attachment_that_a_backup_brings_back_from_its_detach_is_detach
         await world.wait_deleting(volume, node)
         await world.settle(5)
         for resource in world.store.resources:
-            table, objects = Table(DEFAULT_LIMITS, floor=kept.rv), list(world.store.table(resource).items())
-            for one in [kept] if resource is attachments else objects:
-                table.place(one if one.rv <= kept.rv else one.at_version(kept.rv))
-            world.store._tables[resource.storage] = table
+            objects = [kept] if resource is attachments else world.store.table(resource).items()
+            old = [one if one.rv <= kept.rv else one.at_version(kept.rv) for one in objects]
+            put_back(world.store, resource, old, kept.rv)
         world.store.version = kept.rv + 20
         if is_wanted:
             await world.pod(node, volume)

@@ -11,11 +11,11 @@ from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.apiserver.local import LocalCluster, ServerFaults
-from mooring.apiserver.table import DEFAULT_LIMITS, Table
 from mooring.kube.cluster import Patch, PatchType, WatchEvent
 from mooring.kube.errors import Forbidden, Invalid, Unreachable
 from mooring.wire.grpc.codes import Code
 from tests.support.attaching import PATCH_PV, PATCH_STATUS, PATCH_VA, PUBLISH, STD_ATTACH, UNPUBLISH, AttacherWorld
+from tests.support.backups import put_back
 from tests.support.builders import DELETED, DRIVER, FINALIZER, a_csi_node, a_held_pv, a_va, an_attached_va
 from tests.support.recording import RecordingCluster, Request
 from tests.support.rows import each_row
@@ -72,8 +72,6 @@ async def test_a_server_that_was_set_back_is_not_asked_for_the_finalizer_again_a
     world = await AttacherWorld().base(finalizers=[OTHERS])
     volumes, events = (world.store.resource("", "v1", plural) for plural in ("persistentvolumes", "events"))
     (kept,) = world.store.table(volumes).items()
-    backup = Table(DEFAULT_LIMITS, floor=kept.rv)
-    backup.place(kept)
     world.store.version += 1000
     await world.patch(PERSISTENT_VOLUMES, "pv1", {"metadata": {"labels": {"since": "then"}}})
     late_events(world, "persistentvolumes")
@@ -81,8 +79,8 @@ async def test_a_server_that_was_set_back_is_not_asked_for_the_finalizer_again_a
     world.cluster.refuse(PATCH_PV, error=Forbidden("not now", reason="Forbidden"))
     async with world.attaching():
         await world.settle()
-        world.store._tables[volumes.storage] = backup
-        world.store._tables[events.storage] = Table(DEFAULT_LIMITS, floor=kept.rv)
+        put_back(world.store, volumes, [kept], kept.rv)
+        put_back(world.store, events, [], kept.rv)
         world.store.version = kept.rv + 20
         await world.settle(30.0)
         assert 1 == (await world.get(PERSISTENT_VOLUMES, "pv1"))["metadata"]["finalizers"].count(FINALIZER)
