@@ -119,8 +119,8 @@ class DriverProgram:
                 await self._ended()
 
     def kill_now(self) -> None:
-        """As kill(), from any thread: it needs no event loop. Blocks until the program is gone, which the kernel sees
-        to.
+        """As kill(), from any thread: it needs no event loop. Blocks until the program has ended; what it has started
+        was killed with it.
         """
         if self._process is None:
             return

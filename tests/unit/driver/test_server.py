@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import stat
 import threading
@@ -189,8 +188,9 @@ def test_endpoints(endpoint: str) -> None:
     assert Path("/run/csi.sock") == socket_path(endpoint)
 
 
-def test_a_relative_path_is_below_the_working_folder() -> None:
-    assert Path(os.getcwd(), "csi.sock") == socket_path("csi.sock")
+def test_a_relative_path_is_below_the_working_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.getcwd", lambda: "/here")
+    assert Path("/here/csi.sock") == socket_path("csi.sock")
 
 
 @each_row(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from mooring.api.pods import PODS
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.wire.grpc.codes import Code
@@ -15,6 +17,7 @@ from tests.unit.node.volume_world import METADATA, NODE, VolumesWorld, world
 
 
 @in_virtual_time
+@pytest.mark.usefixtures("kubelets_umask")
 async def test_MNT1_a_volume_is_staged_then_published(world: VolumesWorld) -> None:
     async with world.agent():
         volume = await world.volume(volumeAttributes={"foo": "bar"})

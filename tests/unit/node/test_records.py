@@ -146,6 +146,7 @@ def test_remove_also_takes_what_a_crash_left(tmp_path: Path) -> None:
     assert [] == os.listdir(tmp_path)
 
 
+@pytest.mark.usefixtures("kubelets_umask")
 def test_folders_are_made_for_the_owner_and_his_group_alone(tmp_path: Path) -> None:
     """Each of them, as by a kubelet; one that was there keeps its mode."""
     layout = KubeletLayout(tmp_path / "root")
