@@ -103,8 +103,11 @@ def test_a_broken_one_fails(folder: Path) -> None:
 
 
 def test_make_dev_and_make_test_work_in_it(folder: Path, tmp_path: Path) -> None:
-    """With an environment that is there; making one takes an index of packages."""
-    place = f"BIN={Path(sys.executable).parent}"
+    """With an environment that is there, since making one takes an index of packages: by a link without blanks, which
+    no name of a file in make may have.
+    """
+    (tmp_path / "bin").symlink_to(Path(sys.executable).parent)
+    place = f"BIN={tmp_path / 'bin'}"
     (tmp_path / "tmp").mkdir()
     program = Program(
         ["make", "-C", folder, "dev", place], tmp_path / "log", {**OWN_ENVIRONMENT, "TMPDIR": str(tmp_path / "tmp")}

@@ -13,6 +13,7 @@ import io
 import json
 import os
 import re
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -670,7 +671,7 @@ def _ended(name: str, words: str) -> tuple[int, str]:
     """words: as a shell reads them. The exit code and stderr."""
     module, _, function = EXECUTABLES[name].partition(":")
     code = f"import sys; from {module} import {function} as main; sys.argv[0] = {name!r}; sys.exit(main())"
-    line = ["sh", "-c", f'exec {sys.executable} -c "$CODE" {words}']
+    line = ["sh", "-c", f'exec {shlex.quote(sys.executable)} -c "$CODE" {words}']
     done = subprocess.run(line, env={**os.environ, "CODE": code}, capture_output=True, text=True, check=False)
     return done.returncode, done.stderr
 
