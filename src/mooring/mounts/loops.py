@@ -100,6 +100,7 @@ def flush(file: Path) -> None:
 def _of_kind(file: Path, *, readonly: bool) -> Path | None:
     for one in devices(file):
         with contextlib.suppress(OSError):  # it was given back just now
-            if (_BLOCK / one.name / "ro").read_text().strip() == str(int(readonly)):
+            is_readonly = (_BLOCK / one.name / "ro").read_text().strip() == "1"
+            if is_readonly == readonly and system.keep_loop(one, file):
                 return one
     return None

@@ -33,8 +33,11 @@ _BIND: Final = ctypes.c_ulong(0x1000)
 _DELETED: Final = " (deleted)"
 _NOWHERE: Final = "/"
 """The name of a file that was mounted itself, in a mount namespace that is gone: as an agent's that was killed."""
+_LOOP_SET_STATUS64: Final = 0x4C04
 _LOOP_GET_STATUS64: Final = 0x4C05
 _LOOP_INFO64_BYTES: Final = 232
+_LOOP_FLAGS_AT: Final = 52
+_AUTOCLEAR: Final = 4
 SBIN: Final = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 """Folders of system tools. Debian's PATH names them for root alone, and a user's mount namespace needs them, too."""
 
@@ -134,11 +137,31 @@ def _inode_below(device: Path) -> tuple[int, int] | None:
     return file_device, inode
 
 
+def keep_loop(device: Path, backing: Path) -> bool:
+    """True where the loop device is over this file, and stays.
+
+    losetup(8) takes one that somebody has open away only when he closes it, whoever uses it by then; until then it
+    looks like any other. Here it is kept, by LOOP_SET_STATUS64: while it is open it can't go.
+    """
+    try:
+        with open(device, "rb") as opened:
+            if device not in loop_devices_of(backing):
+                return False
+            status = bytearray(fcntl.ioctl(opened, _LOOP_GET_STATUS64, bytes(_LOOP_INFO64_BYTES)))
+            (flags,) = struct.unpack_from("=I", status, _LOOP_FLAGS_AT)
+            if flags & _AUTOCLEAR:
+                struct.pack_into("=I", status, _LOOP_FLAGS_AT, flags & ~_AUTOCLEAR)
+                fcntl.ioctl(opened, _LOOP_SET_STATUS64, bytes(status))
+    except OSError:  # it was given back just now
+        return False
+    return True
+
+
 def attach_loop(backing: Path) -> None:
     """A loop device over the file, unless there is one. Raises ToolFailed."""
-    if loop_devices_of(backing):
-        return
     for tries_left in reversed(range(_TRIES)):
+        if any(keep_loop(device, backing) for device in loop_devices_of(backing)):
+            return
         try:
             run("losetup", "-f", str(backing))
             return

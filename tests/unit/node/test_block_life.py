@@ -28,6 +28,7 @@ def tools(world: VolumesWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(system, "run", tools.run)
     monkeypatch.setattr(system, "_BLOCK", tools.block)
     monkeypatch.setattr(system, "_inode_below", lambda device: None)  # the names tell: there are no such devices
+    monkeypatch.setattr(system, "keep_loop", lambda device, file: True)
     monkeypatch.setattr(block, "stat", types.SimpleNamespace(S_ISBLK=lambda mode: True))
     return tools
 
