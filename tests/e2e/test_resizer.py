@@ -12,7 +12,7 @@ import pytest
 
 from mooring.sidecars.resizer import names
 from mooring.wire.grpc.codes import Code
-from tests.e2e.resizer_world import PVC, a_world
+from tests.e2e.resizer_world import PVC, Resizing, a_world
 from tests.support.control_plane import ControlPlane
 from tests.support.embedded import EmbeddedServer
 from tests.support.resizing import EXPAND, MODIFY, ResizingDriver
@@ -65,6 +65,7 @@ async def test_R11_R20_a_volume_goes_back_to_a_smaller_size(kubeconfig: Path, tm
             await world.shown(
                 PVC, world("claim"), lambda claim: claim["status"].get("allocatedResourceStatuses") == infeasible
             )
+            await world.until(lambda: _is_refused(world), what="it is told")  # Go's waits from here on
             await world.ask(5)
             claim = await world.handed_over(5)
             assert {"storage": "5Gi"} == claim["status"]["allocatedResources"]
@@ -94,6 +95,10 @@ async def test_R9_M13_one_finishes_what_the_other_has_begun(kubeconfig: Path, tm
         assert {10} == set(world.asked)
         sent = [call.request.mutable_parameters["class"] for call in world.backend.made(MODIFY)]
         assert ["gold", "gold", "steel"] == sent
+
+
+async def _is_refused(world: Resizing) -> bool:
+    return any("VolumeResizeFailed" == event["reason"] for event in await world.events_about(world("claim")))
 
 
 async def _are_called(backend: ResizingDriver) -> bool:
