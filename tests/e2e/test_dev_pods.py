@@ -17,6 +17,7 @@ from mooring.driver.hostpath.statefile import read_state
 from mooring.mounts.mountinfo import MountTable, parse
 from mooring.mounts.system import loop_devices_of
 from tests.support.layers import REAL_MOUNTS, not_tested
+from tests.support.loop_devices import needs_loop_devices
 from tests.support.mooring_dev import MOORING, dev, dev_to_kill, needs_mounts
 from tests.support.programs import Program
 from tests.support.real import binary
@@ -206,11 +207,6 @@ def loop_devices(folder: Path) -> set[str]:
             backing[entry.parts[3]] = entry.read_text(errors="surrogateescape").strip()
     found = {device for device, name in backing.items() if name.startswith(f"{folder}/")}
     return found | {device for device, name in backing.items() if name.removeprefix("/dev/") in found}
-
-
-def needs_loop_devices() -> None:
-    if os.geteuid() != 0 or not Path("/dev/loop-control").exists():
-        not_tested(REAL_MOUNTS, "no loop devices here: they need root")
 
 
 def test_a_raw_device_is_given_back_also_after_a_kill(tmp_path: Path, state: Path) -> None:

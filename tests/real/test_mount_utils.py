@@ -31,6 +31,7 @@ from tests.unit.mounts.scenes import may_use_resources
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
+WITH_TOOLS: Final = {**os.environ, "PATH": system.tool_path()}
 TABLE: Final = "unknown data, probably partitions"
 """mount-utils' word for any partition table."""
 
@@ -442,7 +443,7 @@ def asked(oracle: Path, device: Path, point: Path, row: Row) -> dict[str, Any]:
         "grow": row.grows,
     }
     output = subprocess.run(
-        [oracle], input=json.dumps([asking]), capture_output=True, text=True, check=True, timeout=60
+        [oracle], input=json.dumps([asking]), capture_output=True, text=True, check=True, timeout=60, env=WITH_TOOLS
     )
     (answer,) = json.loads(output.stdout)
     return {
@@ -497,7 +498,7 @@ def seen(own: Path, before: str) -> dict[str, Any]:
     found["written"] = before != fingerprint(image)
     if found["on_it"].startswith("ext"):
         (found["blocks"],) = re.findall(r"Block count: +(\d+)", system.run("dumpe2fs", "-h", str(image)))
-        check = subprocess.run(["e2fsck", "-fn", image], capture_output=True, check=False, timeout=60)
+        check = subprocess.run(["e2fsck", "-fn", image], capture_output=True, check=False, timeout=60, env=WITH_TOOLS)
         found["sound"] = check.returncode == 0
     return found
 

@@ -320,6 +320,7 @@ def _apiserver_flags(folder: Path, etcd_port: int, port: int) -> list[str]:
     return [
         f"--etcd-servers=http://127.0.0.1:{etcd_port}",
         "--bind-address=127.0.0.1",
+        "--advertise-address=127.0.0.1",  # it asks the machine's routes otherwise, and there may be none
         f"--secure-port={port}",
         f"--tls-cert-file={folder / 'server.crt'}",
         f"--tls-private-key-file={folder / 'server.key'}",

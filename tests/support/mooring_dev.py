@@ -22,6 +22,7 @@ from mooring.kube.client.http import HttpCluster
 from tests.support.builders import Json
 from tests.support.emulator import Emulator
 from tests.support.layers import REAL_MOUNTS, not_tested
+from tests.support.loop_devices import needs_loop_devices
 from tests.support.programs import Program
 from tests.support.waiting import eventually
 
@@ -59,6 +60,7 @@ def needs_root() -> None:
     needs_mounts()
     if os.geteuid() != 0:
         not_tested(REAL_MOUNTS, "only root has loop devices and mount namespaces of its own")
+    needs_loop_devices()
 
 
 Within = Callable[..., list[str]]

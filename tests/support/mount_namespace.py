@@ -13,6 +13,7 @@ from typing import Final
 from mooring.mounts.mountinfo import MountTable, parse
 from mooring.mounts.system import missing_tools
 from tests.support.layers import REAL_MOUNTS, not_tested
+from tests.support.loop_devices import needs_loop_devices
 
 _HOLDER: Final = "import sys; print('ready', flush=True); sys.stdin.read()"
 _TOOLS: Final = ("unshare", "nsenter", "mount", "umount", "losetup")
@@ -27,6 +28,7 @@ class MountNamespace:
         missing = missing_tools(_TOOLS)
         if sys.platform != "linux" or os.geteuid() != 0 or missing:
             not_tested(REAL_MOUNTS, f"no {', '.join(missing)}" if missing else "not root on Linux")
+        needs_loop_devices()
         command = ["unshare", "--mount", "--propagation", "private", sys.executable, "-I", "-S", "-c", _HOLDER]
         self._holder = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -33,6 +33,7 @@ from mooring.csi import registration
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.server import serving
+from mooring.mounts import system
 from mooring.mounts.targets import mount_table
 from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.server import listening
@@ -301,24 +302,19 @@ def _loop_over(image: Path) -> Path:
             file.truncate(IMAGE_BYTES)
     found = loops_over(image)
     if not found:
-        shown = subprocess.run(
-            ["losetup", "--find", "--show", image], check=True, capture_output=True, text=True
-        ).stdout
-        found = [shown.strip()]
+        found = [system.run("losetup", "--find", "--show", str(image)).strip()]
     return Path(found[0])
 
 
 def loops_over(file: Path) -> list[str]:
     """The loop devices over this file."""
-    command = ["losetup", "--associated", file, "--noheadings", "--output", "NAME"]
-    shown = subprocess.run(command, check=True, capture_output=True, text=True)
-    return shown.stdout.split()
+    return system.run("losetup", "--associated", str(file), "--noheadings", "--output", "NAME").split()
 
 
 def _detach_loops(image: Path) -> None:
     if image.exists():
         for device in loops_over(image):
-            subprocess.run(["losetup", "--detach", device], check=True, capture_output=True)
+            system.run("losetup", "--detach", device)
 
 
 # -- the program

@@ -9,15 +9,15 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
 from mooring.mounts import loops
-from mooring.mounts.system import detach_loops
+from mooring.mounts.system import detach_loops, run
 from mooring.mounts.targets import mount_table, mounting_refusal
 from tests.support.layers import REAL_MOUNTS, not_tested
+from tests.support.loop_devices import needs_loop_devices
 from tests.support.waiting import eventually
 
 _NEW_MOUNTS: Final = 0x00020000
@@ -29,6 +29,7 @@ def enter_private_mounts(tmp_path: Path) -> None:
     """Lets the running test mount in its folder. Without root on Linux the test is not tested."""
     if sys.platform != "linux" or os.geteuid() != 0:
         not_tested(REAL_MOUNTS, "not root on Linux")
+    needs_loop_devices()
     if problem := _entered():
         not_tested(REAL_MOUNTS, problem)
     if refusal := mounting_refusal(tmp_path):
@@ -72,7 +73,7 @@ def clear_below(folder: Path) -> None:
     has few of them.
     """
     for point in reversed(mounted_below(folder)):
-        subprocess.run(["fsfreeze", "--unfreeze", point], capture_output=True, check=False)
-        subprocess.run(["umount", "--lazy", point], check=False)
+        run("fsfreeze", "--unfreeze", point, allowed=range(256))
+        run("umount", "--lazy", point, allowed=range(256))
     for file in loops_below(folder):
         detach_loops(Path(file.removesuffix(" (deleted)")))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.mounts import system
 from mooring.mounts.targets import mount_table
 from tests.support.node_driver import PUBLISH, NodeDriver
 
@@ -23,8 +24,7 @@ def umount(point: Path) -> None:
 
 def a_loop_device(image: Path) -> int:
     """Its number."""
-    done = subprocess.run(["losetup", "-f", "--show", str(image)], check=True, capture_output=True, text=True)
-    return os.stat(done.stdout.strip()).st_rdev
+    return os.stat(system.run("losetup", "-f", "--show", str(image)).strip()).st_rdev
 
 
 def remove_device(path: Path) -> None:

@@ -1,0 +1,32 @@
+"""Whether this machine has loop devices: a container's root may have none."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from pathlib import Path
+
+from mooring.mounts import loops
+from mooring.mounts.system import ToolFailed
+from tests.support.layers import REAL_MOUNTS, not_tested
+
+_TRIAL_BYTES = 1 << 20
+
+
+def needs_loop_devices() -> None:
+    """Ends a test that needs some where there are none."""
+    if not _are_here():
+        not_tested(REAL_MOUNTS, "no loop devices here")
+
+
+@functools.cache
+def _are_here() -> bool:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "trial")
+        file.write_bytes(bytes(_TRIAL_BYTES))
+        try:
+            loops.device(file)
+            loops.release(file)
+        except (OSError, ToolFailed):
+            return False
+    return True
