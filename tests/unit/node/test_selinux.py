@@ -78,6 +78,11 @@ def test_a_policy_without_contexts_has_none(tmp_path: Path) -> None:
         ),
         pytest.param(labelled(""), "", id="no-level"),
         pytest.param(labelled("s0:c1", seLinuxOptions=None), "", id="no-options"),
+        pytest.param(
+            labelled("", None, "s0:c1", seLinuxOptions=None),
+            "system_u:object_r:container_file_t:s0:c1",
+            id="a-container-without-options-disagrees-with-nobody",
+        ),
         pytest.param(labelled("s0:c1", seLinuxChangePolicy="Recursive"), "", id="file-by-file-as-the-pod-says"),
     ],
 )

@@ -40,7 +40,8 @@ def mount_label(default: str, pod: Pod, volume_name: str) -> str:
     security = pod.spec.security_context
     if not default or (security is not None and security.se_linux_change_policy == RECURSIVE):
         return ""
-    labels = {_label(default, options) for options in _options(pod, volume_name)}
+    # A container without options says nothing: it is no other label beside that of its neighbour.
+    labels = {_label(default, options) for options in _options(pod, volume_name) if options is not None}
     if len(labels) > 1:
         both = '" and "'.join(sorted(labels)[:2])
         raise LabelConflict(
@@ -50,7 +51,7 @@ def mount_label(default: str, pod: Pod, volume_name: str) -> str:
 
 
 def _options(pod: Pod, volume_name: str) -> Iterator[SELinuxOptions | None]:
-    """The options of every container that mounts the volume."""
+    """The options of every container that mounts the volume, None for a container without any."""
     security = pod.spec.security_context
     default = security.se_linux_options if security is not None else None
     for container in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ())):
@@ -59,12 +60,12 @@ def _options(pod: Pod, volume_name: str) -> Iterator[SELinuxOptions | None]:
             yield own or default
 
 
-def _label(default: str, options: SELinuxOptions | None) -> str:
+def _label(default: str, options: SELinuxOptions) -> str:
     """A file's label: its type is the host's, its user and its level are the pod's."""
     user, _, rest = default.partition(":")
     role, _, rest = rest.partition(":")
     kind, _, _ = rest.partition(":")
-    if options is None or not options.level or not kind:
+    if not options.level or not kind:
         return ""
     return f"{options.user or user}:{role}:{kind}:{options.level}"
 
