@@ -5,10 +5,11 @@ driver.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 
 import pytest
 
-from mooring.api.core import SECRETS
+from mooring.api.core import PERSISTENT_VOLUMES, SECRETS
 from mooring.api.pods import PODS
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.control.secrets import FRESH_S
@@ -228,6 +229,24 @@ async def test_a_secret_that_is_put_right_is_used_by_the_next_try(
     first, second = world.driver.made(method)
     assert ({"k": "one"}, {"k": "two"}) == (dict(first.request.secrets), dict(second.request.secrets))
     assert second.started_s - first.started_s < FRESH_S
+
+
+@each_row("method", [STAGE, PUBLISH], fresh=[world])
+@in_virtual_time
+async def test_a_mount_option_that_is_put_right_is_used_by_a_later_try(world: VolumesWorld, method: str) -> None:
+    """The pod does not change, and no event tells a node of a PersistentVolume: it was tried as it was, for ever."""
+    world.driver.always(method, lambda request: _refused_for(request.volume_capability.mount.mount_flags))
+    async with world.agent():
+        volume = await world.volume(pv={"mountOptions": ["noatme"]})
+        pod = await world.pod(volume)
+        await world.until_told(pod, "no such option: noatme")
+        await world.patch(PERSISTENT_VOLUMES, "vol", {"spec": {"mountOptions": ["noatime"]}})
+        await world.shown(PODS, pod["metadata"]["name"], lambda pod: pod["status"]["phase"] == "Running", "runs")
+
+
+def _refused_for(options: Iterable[str]) -> Fail | None:
+    wrong = [option for option in options if option != "noatime"]
+    return Fail(Code.INVALID_ARGUMENT, f"no such option: {wrong[0]}") if wrong else None
 
 
 @in_virtual_time

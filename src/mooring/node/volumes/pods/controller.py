@@ -36,8 +36,8 @@ _log = logger(__name__)
 WORKERS: Final = 16
 BACK_OFF: Final = BackOff(0.5, 10.0)
 AGAIN_S: Final = 75.0
-"""Seconds between two looks at a running pod whose volumes may have grown, or are to be published again; the kubelet
-takes 60 to 90 s.
+"""Seconds between two looks at a pod that waits for its volumes, or whose volumes may have grown or are to be published
+again; the kubelet takes 60 to 90 s for one that runs, and up to 138 s for one that waits.
 """
 NOT_STARTED: Final = ("", "Pending")
 """Phases of a pod in which nothing runs yet."""
@@ -145,7 +145,7 @@ class NodePods:
         if not self._is_up_to_date(pod):
             await self._look_at(pod)
         if not self._actual.has_all(uid):
-            return Result(why.PodWaits())
+            return Result(why.PodWaits(), after_s=AGAIN_S)
         done = ""
         if pod.status.phase != "Running" or is_said_unready(pod) or lacks_containers(pod):
             await self._set_running(pod)
@@ -193,7 +193,11 @@ class NodePods:
                 self._wake(state.volume.unique)
 
     def _is_looked_at_again(self, uid: str) -> bool:
-        return any(map(self._wishes.may_change, self._desired.of_pod(uid).values()))
+        """True for a pod of which no event tells what has become of its claims and PersistentVolumes.
+
+        A pod that waits is one of them: its users may have corrected a mount option by which its mount fails.
+        """
+        return not self._actual.has_all(uid) or any(map(self._wishes.may_change, self._desired.of_pod(uid).values()))
 
     def _forget(self, uid: str) -> None:
         self._actual.forget_pod(uid)
