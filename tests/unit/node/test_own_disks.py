@@ -244,7 +244,8 @@ async def test_a_pod_with_a_volume_that_nobody_mounts_says_so_and_waits(world: V
         pod = await world.pod(volumes=[{"name": "share", **source}])
         kind = next(iter(source))
         text = await world.until_told(pod, f'volume "share" is of kind {kind}, ')
-        assert text.startswith("Unable to attach or mount volumes: failed to process volumes: ")
+        lists = "unmounted volumes=[share], unattached volumes=[], failed to process volumes=[share]"
+        assert text.startswith(f"Unable to attach or mount volumes: {lists}: volume ")
         await world.settle(300)
         found = await world.get(PODS, pod["metadata"]["name"])
         assert "Pending" == found["status"]["phase"]

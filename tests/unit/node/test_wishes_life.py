@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -75,11 +76,26 @@ async def test_VM5_a_claim_that_is_not_good_is_told_and_nothing_is_called(
         pod = await world.pod(Bound("vol", "handle-vol", "d1"), other)
         message = await world.until_told(pod, text)
         assert "error processing PVC default/vol" in message
-        assert message.startswith("Unable to attach or mount volumes: ")
+        lists = r"unmounted volumes=\[(other )?vol\], unattached volumes=\[(other)?\], failed to process"
+        assert re.match(rf"Unable to attach or mount volumes: {lists} volumes=\[vol\]: error processing PVC ", message)
         await world.settle(30.0)
         handles = {call.request.volume_id for call in world.driver.calls if call.method in (STAGE, PUBLISH)}
         assert {other.handle} == handles, "the pod's other volume does not wait for it"
         assert "Pending" == (await world.get(PODS, pod["metadata"]["name"]))["status"]["phase"]
+
+
+@in_virtual_time
+async def test_a_pod_that_has_its_volumes_hears_nothing_of_a_claim_that_is_gone(world: VolumesWorld) -> None:
+    """Its users were told that its volumes can't be mounted, and it stayed unready when somebody had said so."""
+    async with world.agent():
+        pod = await world.running_pod(await world.volume())
+        await world.remove_now(PERSISTENT_VOLUME_CLAIMS, "vol")
+        unready = {"conditions": [{"type": "Ready", "status": "False"}]}
+        await world.patch(PODS, pod["metadata"]["name"], {"status": unready}, subresource="status")
+        await world.shown(PODS, pod["metadata"]["name"], lambda pod: pod["status"]["conditions"][0]["status"] == "True")
+        await world.settle(300.0)
+        assert [] == await world.events(pod["metadata"]["name"])
+        assert [STAGE, PUBLISH] == world.driver.calls_for_volumes()
 
 
 @in_virtual_time

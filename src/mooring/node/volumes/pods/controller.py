@@ -171,17 +171,39 @@ class NodePods:
         }
         here, has_started = self._actual.states_of_pod(uid), pod.status.phase not in NOT_STARTED
         wanted, kept = beside_what_is_kept(uid, wanted, before, here, has_started=has_started, is_whole=not problems)
-        if problems := [*problems, *kept]:
+        if problems or kept:
             self._desired.set(uid, {**before, **wanted}, is_complete=False)
-            text = f"Unable to attach or mount volumes: failed to process volumes: {'; '.join(problems)}"
-            self._announcements.announce(uid, "", text)
-            raise Retry(text)
+            lists, lacks = self._waiting(uid, problems)
+            text = f"Unable to attach or mount volumes: {lists}: {'; '.join([*problems.values(), *kept])}"
+            if kept or lacks:
+                self._announcements.announce(uid, "", text)
+                raise Retry(text)
+            # The pod has all that it uses. A claim that somebody has removed since, or an API server that does not
+            # answer for a moment, is no failed mount, and keeps nobody from saying that the pod is ready.
+            _log.info(2, "A claim of a pod that has its volumes can't be used", reason=text, pod=str(key_of(pod)))
+            return
         self._announcements.announced_no_more(uid, "")
         is_first = uid not in self._looked_at
         self._desired.set(uid, wanted)
         self._looked_at[uid] = pod.metadata.resource_version, self._clock.now()
         if not is_first:
             self._outdate(uid)
+
+    def _waiting(self, uid: str, problems: Mapping[str, str]) -> tuple[str, bool]:
+        """The pod's volumes that it does not have, as the kubelet lists them in its event, and whether there are any.
+
+        problems: of those that could not be found out, by their names in the pod.
+        """
+        unmounted, unattached, known = set(problems), set(), set()
+        for unique, volume in self._desired.of_pod(uid).items():
+            name, state = self._desired.uses(unique)[uid].volume_name, self._actual.states.get(unique)
+            known.add(name)
+            (unmounted.discard if state is not None and state.has(uid) else unmounted.add)(name)
+            is_here = unique in self._actual.attached or (state is not None and not state.is_empty)
+            if self._actual.is_attachable(volume) and not is_here:
+                unattached.add(name)
+        lists = (("unmounted", unmounted), ("unattached", unattached), ("failed to process", problems.keys() - known))
+        return ", ".join(f"{what} volumes=[{' '.join(sorted(names))}]" for what, names in lists), bool(unmounted)
 
     def _outdate(self, uid: str) -> None:
         """Volumes of drivers that want to be asked again are published again."""
@@ -197,7 +219,9 @@ class NodePods:
 
         A pod that waits is one of them: its users may have corrected a mount option by which its mount fails.
         """
-        return not self._actual.has_all(uid) or any(map(self._wishes.may_change, self._desired.of_pod(uid).values()))
+        if self._desired.is_unsure(uid) or not self._actual.has_all(uid):
+            return True
+        return any(map(self._wishes.may_change, self._desired.of_pod(uid).values()))
 
     def _forget(self, uid: str) -> None:
         self._actual.forget_pod(uid)

@@ -113,19 +113,19 @@ class Wishes:
             not volume.is_inline and self._drivers.may_be_able(volume.driver, EXPANDS)
         )
 
-    async def resolve(self, pod: Pod) -> tuple[PodWishes, list[str]]:
-        """The volumes that the pod wants, by unique name, and what is wrong with the rest."""
+    async def resolve(self, pod: Pod) -> tuple[PodWishes, Mapping[str, str]]:
+        """The volumes that the pod wants, by unique name, and what is wrong with the rest, by its name in the pod."""
         wanted: dict[str, tuple[Volume, PodUse]] = {}
-        problems: list[str] = []
+        problems: dict[str, str] = {}
         for pod_volume, is_mounted, is_device in used_volumes(pod):
             try:
                 volume, use = await self._resolved(pod, pod_volume)
                 _check_mode(volume, pod_volume.name, is_mounted=is_mounted, is_device=is_device)
                 _check_other(volume, wanted.get(volume.unique))
             except (UnusableVolume, LabelConflict, TranslationError) as error:
-                problems.append(str(error))
+                problems[pod_volume.name] = str(error)
             except ApiError as error:
-                problems.append(f'failed to get volume "{pod_volume.name}": {error}')
+                problems[pod_volume.name] = f'failed to get volume "{pod_volume.name}": {error}'
             else:
                 wanted[volume.unique] = volume, use
         return wanted, problems
