@@ -36,20 +36,23 @@ class Walk:
         self._stopped = threading.Event()
         self.count = 0
 
-    def run(self) -> None:
-        """Blocks, for minutes on many files; `count` grows. Raises OSError when the folder can't be walked."""
+    def run(self) -> bool:
+        """Blocks, for minutes on many files; `count` grows. False where the folder was right already, and nothing was
+        done. Raises OSError when the folder can't be walked.
+        """
         if not stat.S_ISDIR(self._folder.lstat().st_mode):  # a file or a link that the driver has made
             with _opened(self._folder.parent) as above:
                 _change(above, self._folder.name, self._group)
-            return
+            return True
         with _opened(self._folder) as root:
             if self._policy == ON_ROOT_MISMATCH and _is_right(os.fstat(root), self._group):
-                return
+                return False
             folders: list[tuple[str, ...]] = [()]
             while folders and not self._stopped.is_set():
                 folders.extend(self._in_folder(root, folders.pop()))
             if not self._stopped.is_set():
                 _change(root, "", self._group)
+        return True
 
     def stop(self) -> None:
         """`run` ends after the file that it is at; the folder itself is left as it was, so the next walk is a whole

@@ -12,8 +12,10 @@ import pytest
 
 from mooring.api.core import NODES
 from mooring.api.pods import PODS
+from mooring.mounts import fs_group
 from mooring.node.volumes.steps.threads import Threads
 from mooring.wire.grpc.codes import Code
+from tests.support.groups import a_group
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH
 from tests.support.scripted_driver import Fail, Wait
 from tests.support.virtual_loop import in_virtual_time
@@ -97,6 +99,30 @@ async def test_a_walk_that_takes_long_is_not_told_as_the_drivers(
         )
         texts = [message for _, _, message, _ in await world.events(pod["metadata"]["name"])]
         assert [] == [text for text in texts if "has not answered" in text]
+
+
+@in_virtual_time
+async def test_walks_that_set_a_group_are_counted_as_the_kubelet_counts_them(
+    world: VolumesWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, tries = "volume_apply_access_control", iter((OSError(5, "Input/output error"),))
+    run = fs_group.Walk.run
+
+    def fails_once(walk: fs_group.Walk) -> bool:
+        for error in tries:
+            raise error
+        return run(walk)
+
+    monkeypatch.setattr(fs_group.Walk, "run", fails_once)
+    async with world.agent():
+        security = {"fsGroup": a_group(), "fsGroupChangePolicy": fs_group.ON_ROOT_MISMATCH}
+        await world.running_pod(await world.volume(fsType="ext4"), securityContext=security)
+    counted = operations(world, name), operations(world, name, "fail-unknown")
+    assert (1.0, 1.0) == counted
+    async with world.agent():
+        await world.until_called(PUBLISH, times=3)
+        await world.settle(1.0)
+        assert counted == (operations(world, name), operations(world, name, "fail-unknown")), "it was right already"
 
 
 @in_virtual_time

@@ -18,6 +18,8 @@ from mooring.node.volumes.steps.stages import StageSteps
 from mooring.node.volumes.steps.tools import StepContext
 
 SLOW_S: Final = 30.0
+WALK: Final = "volume_apply_access_control"
+"""The kubelet's name of the operation in its metrics. A walk that was not needed is none."""
 
 
 class FileSystemSteps(StageSteps):
@@ -26,7 +28,7 @@ class FileSystemSteps(StageSteps):
     def __init__(self, around: StepContext, files: VolumeFiles | None = None) -> None:
         super().__init__(around)
         self._files = files or VolumeFiles(around.layout)
-        self._walking: set[asyncio.Task[None]] = set()
+        self._walking: set[asyncio.Task[bool]] = set()
         self._is_ending = False
 
     # -- giving
@@ -125,7 +127,7 @@ class FileSystemSteps(StageSteps):
     async def _set_group(self, volume: Volume, use: PodUse, target: Path, step: str) -> None:
         """Set the group, on threads of its own: a walk can take longer than anything else may wait for a thread."""
         assert use.fs_group is not None
-        walk, failure = Walk(target, use.fs_group, use.fs_group_policy), ""
+        walk, failure, began = Walk(target, use.fs_group, use.fs_group_policy), "", self._around.clock.now()
         work = self._around.threads.run(
             f"{volume.driver}/fs-group", walk.run, limit_s=None, about=f"{volume.unique}/{use.uid}"
         )
@@ -142,6 +144,9 @@ class FileSystemSteps(StageSteps):
         finally:
             walk.stop()
             self._walking.discard(walking)
+        if not walking.cancelled() and (failure or walking.result()):
+            taken_s = self._around.clock.now() - began
+            self._around.metrics.operation(volume.driver, WALK, taken_s, succeeded=not failure)
         if failure or walking.cancelled():
             raise self._failed(step, failure or "applyFSGroup was not finished: the agent ends")
 
