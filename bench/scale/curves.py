@@ -43,9 +43,9 @@ def _p99_ms(kind: str) -> Callable[[Json], float]:
 
 PANELS = (
     Panel("start → all at rest (s)", lambda run: float(run["settled_s"])),
-    Panel("processor time of the start (s)", lambda run: float(sum(run["start_cpu_s"].values()))),
-    Panel("memory, all processes (MiB)", lambda run: float(sum(run["rss_mib"].values()))),
-    Panel("processor time under churn (s)", lambda run: float(sum(run["churn_cpu_s"].values()))),
+    Panel("processor time of the start (s)", lambda run: math.fsum(run["start_cpu_s"].values())),
+    Panel("memory, all processes (MiB)", lambda run: math.fsum(run["rss_mib"].values())),
+    Panel("processor time under churn (s)", lambda run: math.fsum(run["churn_cpu_s"].values())),
     Panel(f"{ATTACH}, p99 (ms)", _p99_ms(ATTACH)),
     Panel(f"{BIND}, p99 (ms)", _p99_ms(BIND)),
 )

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -199,7 +200,7 @@ def test_the_tables_in_the_docs_are_those_of_the_figures_that_were_kept(
 
 def samples_of(loads: list[float]) -> list[tuple[float, float]]:
     """loads: processors busy in each quarter of a second, from the moment 100 on."""
-    return [(100.0 + number * SAMPLE_S, SAMPLE_S * sum(loads[:number])) for number in range(len(loads) + 1)]
+    return [(100.0 + number * SAMPLE_S, SAMPLE_S * math.fsum(loads[:number])) for number in range(len(loads) + 1)]
 
 
 WORK, CALM = [2.0] * 40, [0.0] * 20
@@ -242,7 +243,7 @@ def test_programs_that_never_poll_are_at_work_while_they_take_a_level_that_stays
 
 
 def test_what_several_programs_take_beside_their_work_is_rest() -> None:
-    loads = [*WORK, *([0.0, 0.0, 0.0, 0.0, 12 * SHARE, 0.0, 0.0, 0.0] * 3)]
+    loads = [*WORK, *([0.0, 0.0, 0.0, 0.0, 11 * SHARE, 0.0, 0.0, 0.0] * 3)]
     assert rested_at(samples_of(loads), programs=3) == 110.0
     assert rested_at(samples_of(loads), programs=2) is None
     assert LASTS_S == SAMPLE_S * len(CALM)

@@ -18,7 +18,7 @@ import os
 import sqlite3
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -199,8 +199,8 @@ class ObjectFile:
         self._careful = careful
         self._log_changes_max = log_changes_max
         self._log_changes = len(saved.log)
-        with _file_errors():
-            self._database = _connected(path, "rw")
+        with _file_errors(), ExitStack() as until_it_is_open:
+            self._database = until_it_is_open.enter_context(closing(_connected(path, "rw")))
             mode = self._one("PRAGMA journal_mode = WAL")[0]
             if mode != "wal":
                 raise ValueError(f"its file system allows no write-ahead log; {_NEXT[sqlite3.SQLITE_IOERR]}")
@@ -209,6 +209,7 @@ class ObjectFile:
                 self._mark(careless=True)
                 self._database.execute("PRAGMA synchronous = NORMAL")
             self._log_bytes: int = self._one("SELECT coalesce(sum(length(changes)), 0) FROM log")[0]
+            until_it_is_open.pop_all()
 
     def append(self, entries: Sequence[DiskRow]) -> None:
         """Commits them all or none: on disk when this returns. Raises StorageFailed; then the file must not be used any
@@ -318,8 +319,12 @@ def _connected(path: Path, mode: str) -> sqlite3.Connection:
     database = sqlite3.connect(
         uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_BUSY_S_MAX, cached_statements=256
     )
-    if mode == "rw":
-        database.execute("PRAGMA synchronous = FULL")
+    try:
+        if mode == "rw":
+            database.execute("PRAGMA synchronous = FULL")
+    except BaseException:
+        database.close()
+        raise
     return database
 
 
