@@ -164,12 +164,18 @@ async def _session(flags: ConformFlags, form: Form, space: MountSpace) -> int:
     from mooring.conform.runner import Report
     from mooring.csi.driver_form import Socket
     from mooring.inspect.printing import as_json
+    from mooring.wire.grpc.socket_file import check_length
 
     report, output = Report(), flags.o or flags.output
     address = ""
     home = Path(tempfile.mkdtemp(prefix="conform-"))
     try:
         command = command_of(form)
+        if command is not None:
+            try:
+                check_length(home / "second.sock")  # the longest
+            except ConfigError as error:
+                raise ConfigError(f"TMPDIR: {error}", exit_code=WRONG_USE) from None
         path = Path(form.path) if isinstance(form, Socket) else home / "csi.sock"
         address = f"unix://{path}" if isinstance(form, Socket) else ""  # a driver of this run's own ends with it
         await unless_stopped(_asked(flags, home, path, command, space, report))

@@ -70,15 +70,15 @@ def run_folder(state: str, space: MountSpace, story: Story, ending: Ending) -> I
             clean()
 
 
-def check_path(folder: Path, nodes: int) -> None:
+def check_path(folder: Path, nodes: int, given_by: str = "state") -> None:
     """Raise ConfigError for a folder whose path is too long for the sockets below it, or can't be named in calls. The
-    longest is `run/N.sock`.
+    longest is `run/N.sock`. given_by: the flag or variable that the folder comes from.
     """
     check_utf8(folder)
     length, max_ = len(os.fsencode(folder)), PATH_BYTES_MAX - len(f"/run/{nodes}.sock")
     if length > max_:
         raise ConfigError(
-            f"state: the folder's path has {length} bytes, and may have {max_}, since the driver's "
+            f"{given_by}: the folder's path has {length} bytes, and may have {max_}, since the driver's "
             "unix sockets lie in it: "
             "give a shorter one"
         )

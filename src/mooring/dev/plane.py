@@ -175,7 +175,7 @@ class _Build:
         )
         self.kubeconfig = self._folder / "kubeconfig"
         self.breaches = breaches
-        check_path(self._folder, len(starter.nodes))
+        check_path(self._folder, len(starter.nodes), "state" if kept else "TMPDIR")
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:

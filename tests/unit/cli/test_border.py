@@ -483,6 +483,28 @@ def test_a_path_that_no_call_can_name_is_refused_at_the_start(cluster: Path, wor
     assert re.search(r"ff' is no UTF-8, as calls that name it must be; give another path", line), line
 
 
+@each_row(
+    ("words", "expected"),
+    [
+        (("conform", MODULE, "--option=folder={place}/v"), 2),
+        (("dev", "--plain"), 1),
+        (("demo",), 1),
+    ],
+)
+def test_a_tmpdir_that_is_too_long_for_sockets_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], expected: int
+) -> None:
+    """No flag of these commands has given the folder that is too long."""
+    place = tmp_path / ("x" * 100)
+    place.mkdir()
+    monkeypatch.setenv("TMPDIR", str(place))
+    code, err = _said([one.format(place=tmp_path) for one in words], tmp_path, apart=True)
+    assert (expected, 1) == (code, err.count("\n")), err
+    assert err.startswith(f"mooring {words[0]}: TMPDIR: "), err
+    assert err.endswith(": give a shorter one\n"), err
+    assert [] == list(place.iterdir())
+
+
 def test_a_missing_path_that_is_no_utf_8_is_one_line(tmp_path: Path) -> None:
     code, _, err = _entered(["call", "CreateVolume", "--dry-run", "-f", "/no\udcff"], tmp_path)
     assert 2 == code
