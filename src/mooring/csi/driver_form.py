@@ -98,6 +98,8 @@ def _parsed(text: str) -> Form:
         return PythonClass(text)
     if SOCKET in text:
         return CommandLine(_words(text))
+    if text.startswith("/") and len(text.split()) == 1 and not Path(text).exists():
+        raise ConfigError(f"driver: there is no socket at {text!r}: start the driver first, or check the path")
     raise ConfigError(f"driver: {text!r} is none of the three forms: {FORMS}")
 
 

@@ -42,7 +42,9 @@ def test_the_forms(text: str, form: Form) -> None:
                 "./file.py:Class), or a"
             ),
         ),
-        ("/run/csi.sock", "is none of the three forms"),
+        ("/run/csi.sock", "there is no socket at '/run/csi.sock': start the driver first, or check the path"),
+        ("/run/csi --endpoint=/run/csi.sock", "is none of the three forms"),
+        ("/dev/null", "is none of the three forms"),
         ("module", "is none of the three forms"),
         ("tcp://1.2.3.4:5", "is none of the three forms"),
         ("unix://", "is not the path of a unix socket"),
