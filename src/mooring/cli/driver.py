@@ -109,6 +109,9 @@ def _write(flags: NewFlags, name: str = "") -> int:
         raise UsageError(f"{name!r} is no name for a driver: give letters, digits, - and _, a letter first")
     folder = Path(flags.folder or name)
     texts = _texts(name, flags.driver_name or f"{name.lower().replace('_', '-')}.example.com", flags.language)
+    if flags.language == PYTHON and re.search(rf"^from .* import .*\b{class_name(name)}\b", texts["driver.py"], re.M):
+        hides = f"its class {class_name(name)} would hide what it imports"
+        raise UsageError(f"{name!r} is no name for a driver: {hides}; give another")
     try:
         if flags.language == PYTHON and folder.exists() and any(folder.iterdir()):
             raise ConfigError(f"{str(folder)!r} is there, and not empty: give another folder")

@@ -147,6 +147,8 @@ def test_the_class_has_the_drivers_name(name: str, expected: str) -> None:
         (["../x"], 2, "'../x' is no name for a driver"),
         (["class"], 2, "'class' is no name for a driver"),
         (["5x"], 2, "a letter first"),
+        (["code"], 2, "'code' is no name for a driver: its class Code would hide what it imports; give another"),
+        (["path"], 2, "its class Path would hide what it imports; give another"),
         (["x", "--driver-name=x1"], 2, "driver-name: 'x1' is not of the form a domain has"),
         (["x", "y"], 2, "'y' is no flag"),
         (["x", "--language=rust"], 2, "language: must be python or go, got 'rust'"),
