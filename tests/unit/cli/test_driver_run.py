@@ -334,6 +334,8 @@ async def life_of_a_broken_driver(tmp_path: Path, *flags: str, hangs: bool) -> s
             slow = csi.CreateVolumeRequest(name="slow", volume_capabilities=[a_capability()])
             with pytest.raises(DriverError):
                 await driver.create_volume(slow, Call(5))
+            # The driver's own time for the call began when the call arrived: it ends a little after the caller's.
+            await asyncio.to_thread(eventually, lambda: "CSI704" in program.output(), 30, "the call's end is told")
         target = tmp_path / "target"
         target.mkdir()
         publish = csi.NodePublishVolumeRequest(volume_id="v", target_path=str(target), volume_capability=a_capability())
