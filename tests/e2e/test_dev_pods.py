@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from mooring.driver.hostpath.statefile import read_state
+from mooring.mounts import loops
 from mooring.mounts.mountinfo import MountTable, parse
-from mooring.mounts.system import loop_devices_of
 from tests.support.layers import REAL_MOUNTS, not_tested
 from tests.support.loop_devices import needs_loop_devices
 from tests.support.mooring_dev import MOORING, dev, dev_to_kill, needs_mounts
@@ -220,7 +220,7 @@ def test_a_raw_device_is_given_back_also_after_a_kill(tmp_path: Path, state: Pat
             "it is there again",
         )
         (volume,) = [path for path in (state / "driver" / "volumes").iterdir() if path.is_file()]
-        assert loop_devices_of(volume)
+        assert loops.devices(volume)
         kubectl("delete", "pod", "pod", "--timeout=20s")
         kubectl("delete", "pvc", "claim", "block", "--timeout=20s")
         eventually(lambda: not kubectl.left(), 20, "no pod, no attachment, no volume")

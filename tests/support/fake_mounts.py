@@ -87,10 +87,11 @@ class FakeTools:
             case ("umount", target):
                 if not self._mounts.unbind_file(target):
                     raise ToolFailed(f"umount: {target}: not mounted.")
-            case ("losetup", "-f", backing):
-                folder = self.block / f"loop{next(self._numbers)}" / "loop"
-                folder.mkdir(parents=True)
-                (folder / "backing_file").write_text(f"{backing}\n")
+            case ("losetup", "--find", backing):
+                folder = self.block / f"loop{next(self._numbers)}"
+                (folder / "loop").mkdir(parents=True)
+                (folder / "loop" / "backing_file").write_text(f"{backing}\n")
+                (folder / "ro").write_text("0\n")
             case ("losetup", "-d", device):
                 shutil.rmtree(self.block / Path(device).name)
             case _:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from mooring.mounts import loops
-from mooring.mounts.system import detach_loops, run
+from mooring.mounts.system import run
 from mooring.mounts.targets import mount_table, mounting_refusal
 from tests.support.layers import REAL_MOUNTS, not_tested
 from tests.support.loop_devices import needs_loop_devices
@@ -76,4 +76,4 @@ def clear_below(folder: Path) -> None:
         run("fsfreeze", "--unfreeze", point, allowed=range(256))
         run("umount", "--lazy", point, allowed=range(256))
     for file in loops_below(folder):
-        detach_loops(Path(file.removesuffix(" (deleted)")))
+        loops.release(Path(file.removesuffix(" (deleted)")))

@@ -23,7 +23,7 @@ from mooring.dev.story import Story
 from mooring.mounts import loops
 from mooring.mounts.mountinfo import MountTable
 from mooring.mounts.namespace import MountSpace
-from mooring.mounts.system import ToolFailed, detach_loops, loop_devices_of, run, unmount
+from mooring.mounts.system import ToolFailed, run, unmount
 from mooring.mounts.targets import mount_table
 from mooring.mounts.trees import remove_tree
 from mooring.wire.grpc.socket_file import PATH_BYTES_MAX
@@ -96,7 +96,7 @@ def unmount_all(folder: Path) -> None:
     for mount in reversed(tuple(mounted_in(folder))):
         if mount.fs_type == _DEVICES:
             with contextlib.suppress(ToolFailed, OSError):
-                detach_loops(Path(mount.point))
+                loops.release(Path(mount.point))
         with contextlib.suppress(ToolFailed):
             unmount(Path(mount.point))
 
@@ -187,9 +187,9 @@ def _release_devices(folder: Path, mounted: Collection[Path] = ()) -> None:
             if entry.is_file(follow_symlinks=False)
         ]:
             with contextlib.suppress(ToolFailed):
-                for device in loop_devices_of(file):
-                    detach_loops(device)
-                detach_loops(file)
+                for device in loops.devices(file):
+                    loops.release(device)
+                loops.release(file)
 
 
 def _is_ours(folder: Path) -> bool:

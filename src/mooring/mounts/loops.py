@@ -1,4 +1,4 @@
-"""Loop devices over files: one for all who write, one for all who only read. Everything here blocks.
+"""Loop devices over files, by losetup(8): one for all who write, one for all who only read. Everything here blocks.
 
 mount-utils has none; mount(8) with the option loop, which Go drivers use, makes a new device for each mount.
 """
@@ -6,15 +6,26 @@ mount-utils has none; mount(8) with the option loop, which Go drivers use, makes
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
-from collections.abc import Iterator
+import struct
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from mooring.mounts import system
 
 _BLOCK: Final = Path("/sys/block")
 _TRIES: Final = 5
+_DELETED: Final = " (deleted)"
+_NOWHERE: Final = "/"
+"""The name of a file that was mounted itself, in a mount namespace that is gone: as an agent's that was killed."""
+
+_SET_STATUS64: Final = 0x4C04
+_GET_STATUS64: Final = 0x4C05
+_INFO64_BYTES: Final = 232
+_FLAGS_AT: Final = 52
+_AUTOCLEAR: Final = 4
 
 
 def all_devices() -> frozenset[Path]:
@@ -23,31 +34,58 @@ def all_devices() -> frozenset[Path]:
 
 
 def devices(file: Path) -> tuple[Path, ...]:
-    """The devices over this file."""
-    return system.loop_devices_of(file)
+    """The devices over this file, as /dev/loopN: those whose file has its name, and is the same inode. Raises OSError.
+
+    The name is asked first, and without its folders, since the kernel has it as the mount namespace that made the
+    device sees it. To ask a device for the inode is to ask its file's file system, which may hang: so nobody else's is
+    asked. The names of two files of one inode, as of a device that two pods have, are two. The inode tells one that was
+    deleted from a successor of its name; whole paths tell only where this process may not ask a device, or the file is
+    gone.
+    """
+    try:
+        status = os.stat(file)
+        inode: tuple[int, int] | None = (status.st_dev, status.st_ino)
+    except FileNotFoundError:
+        inode = None
+    # The kernel's form of the path, without links; what is gone may be a link's end no more.
+    real = os.path.join(os.path.realpath(file.parent), file.name) if inode is None else os.path.realpath(file)
+    own = os.path.basename(real)
+    found = []
+    for entry in sorted(_BLOCK.glob("loop*/loop/backing_file")):
+        one = Path("/dev") / entry.parent.parent.name
+        try:
+            name = entry.read_text(encoding="utf-8", errors="surrogateescape").removesuffix("\n")
+            if name != _NOWHERE and os.path.basename(name) not in (own, f"{own}{_DELETED}"):
+                continue
+            told = None if inode is None else _inode_below(one)
+        except OSError:  # it was given back just now
+            continue
+        named = name if inode else name.removesuffix(_DELETED)
+        is_over = real == named if told is None else told == inode
+        if is_over:
+            found.append(one)
+    return tuple(found)
 
 
 def device(file: Path, *, readonly: bool = False) -> Path:
-    """The device over this file, made where there is none: after a reboot, for example. Raises ToolFailed."""
-    for tries_left in reversed(range(_TRIES)):
-        if found := _of_kind(file, readonly=readonly):
-            return found
-        try:
-            system.run("losetup", *(["--read-only"] if readonly else []), "--find", str(file))
-        except system.ToolFailed:  # two who look for a free device at once may find the same one
-            if not tries_left:
-                raise
-    raise system.ToolFailed(f"losetup made no device for {str(file)!r}")
+    """The device over this file, made where there is none: after a reboot, for example. Raises OSError, ToolFailed."""
+    return _device(file, {readonly})
+
+
+def any_device(file: Path) -> Path:
+    """A device over this file, whether it can be written or not. Raises OSError, ToolFailed."""
+    return _device(file, {False, True})
 
 
 @contextlib.contextmanager
 def attached(file: Path, *, readonly: bool = False) -> Iterator[Path]:
     """The device over this file, made where there is none. It stays if the block ends well; with an error goes what was
-    made here.
+    made here, or would have gone.
 
-    So whoever fails half-way (at mkfs, say) leaves no device that nobody will ever give back. Raises ToolFailed.
+    So whoever fails half-way (at mkfs, say) leaves no device that nobody will ever give back. Raises OSError,
+    ToolFailed.
     """
-    before = devices(file)
+    before = tuple(one for one in devices(file) if _flag(one, "loop/autoclear") is False)
     found = device(file, readonly=readonly)
     try:
         yield found
@@ -77,14 +115,15 @@ def below(folder: Path) -> tuple[Path, ...]:
 
 
 def grow(file: Path) -> None:
-    """Lets every device over the file see its new size. Raises ToolFailed."""
+    """Lets every device over the file see its new size. Raises OSError, ToolFailed."""
     for one in devices(file):
         system.run("losetup", "--set-capacity", str(one))
 
 
 def release(file: Path) -> None:
-    """Gives back all devices over the file. Raises ToolFailed."""
-    system.detach_loops(file)
+    """Gives back all devices over the file. Raises OSError, ToolFailed."""
+    for one in devices(file):
+        system.run("losetup", "-d", str(one))
 
 
 def flush(file: Path) -> None:
@@ -97,10 +136,61 @@ def flush(file: Path) -> None:
             os.close(descriptor)
 
 
-def _of_kind(file: Path, *, readonly: bool) -> Path | None:
-    for one in devices(file):
-        with contextlib.suppress(OSError):  # it was given back just now
-            is_readonly = (_BLOCK / one.name / "ro").read_text().strip() == "1"
-            if is_readonly == readonly and system.keep_loop(one, file):
+def _device(file: Path, readonly: Collection[bool]) -> Path:
+    """One that is read-only or not, as either is given; a new one can be written if that is among them."""
+    options = ["--read-only"] if False not in readonly else []
+    for tries_left in reversed(range(_TRIES)):
+        for one in devices(file):
+            if _flag(one, "ro") in readonly and _keep(one, file):
                 return one
-    return None
+        try:
+            system.run("losetup", *options, "--find", str(file))
+        except system.ToolFailed:  # two who look for a free device at once may find the same one
+            if not tries_left:
+                raise
+    raise system.ToolFailed(f"losetup made no device for {str(file)!r}")
+
+
+def _keep(one: Path, file: Path) -> bool:
+    """True where the device is over this file, and stays.
+
+    losetup(8) takes one that somebody has open away only when he closes it, whoever uses it by then; until then it
+    looks like any other. Here it is kept, by LOOP_SET_STATUS64: while it is open it can't go.
+    """
+    try:
+        with open(one, "rb") as opened:
+            if one not in devices(file):
+                return False
+            status = _status(opened)
+            (flags,) = struct.unpack_from("=I", status, _FLAGS_AT)
+            if flags & _AUTOCLEAR:
+                struct.pack_into("=I", status, _FLAGS_AT, flags & ~_AUTOCLEAR)
+                fcntl.ioctl(opened, _SET_STATUS64, bytes(status))
+    except OSError:  # it was given back just now
+        return False
+    return True
+
+
+def _inode_below(one: Path) -> tuple[int, int] | None:
+    """The file system's device and the inode of the file that the device is over; None where this process may not open
+    the device. Raises OSError.
+    """
+    try:
+        with open(one, "rb") as opened:
+            file_device, inode = struct.unpack_from("=QQ", _status(opened))
+    except (PermissionError, FileNotFoundError):
+        return None
+    return file_device, inode
+
+
+def _status(opened: BinaryIO) -> bytearray:
+    """The kernel's loop_info64. Raises OSError."""
+    return bytearray(fcntl.ioctl(opened, _GET_STATUS64, bytes(_INFO64_BYTES)))
+
+
+def _flag(one: Path, name: str) -> bool | None:
+    """None for a device that was given back."""
+    try:
+        return (_BLOCK / one.name / name).read_text().strip() == "1"
+    except OSError:
+        return None

@@ -80,9 +80,8 @@ class Disk:
             mock.patch.object(kept_file, "_exchange", self._exchange),
             mock.patch.object(system, "run", self._run),
             mock.patch.object(system, "missing_tools", return_value=()),
-            mock.patch.object(system, "_BLOCK", kernel.blocks),
-            mock.patch.object(system, "_inode_below", return_value=None),  # the names tell
-            mock.patch.object(system, "keep_loop", return_value=True),
+            mock.patch.object(loops, "_inode_below", return_value=None),  # the names tell
+            mock.patch.object(loops, "_keep", return_value=True),
             mock.patch.object(loops, "_BLOCK", kernel.blocks),
             mock.patch.object(targets, "parse", self._parsed),
             mock.patch.object(mount_mode, "mounting_refusal", return_value=""),

@@ -158,12 +158,14 @@ class Kernel:
             name = next(name for number in range(1000) if not (self.blocks / (name := f"loop{number}")).exists())
             (self.blocks / name / "loop").mkdir(parents=True)
             (self.blocks / name / "loop" / "backing_file").write_text(os.path.realpath(args[-1]))
+            (self.blocks / name / "loop" / "autoclear").write_text("0")
             (self.blocks / name / "ro").write_text(str(int("--read-only" in args)))
         elif "--detach" in args or "-d" in args:
             name = args[-1].removeprefix("/dev/")
             if any(mount.source == args[-1] or mount.root == f"/{name}" for mount in self.mounts):
                 raise ToolFailed(f"losetup: {args[-1]}: device is busy")
             (self.blocks / name / "loop" / "backing_file").unlink()
+            (self.blocks / name / "loop" / "autoclear").unlink()
             (self.blocks / name / "loop").rmdir()
             (self.blocks / name / "ro").unlink()
             (self.blocks / name).rmdir()

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from mooring.mounts import system, targets
+from mooring.mounts import loops, system, targets
 from mooring.mounts.system import ToolFailed
 from tests.sim.mortal import Mortal
 from tests.sim.node.machine import Machine
@@ -57,8 +57,8 @@ class Kernel:
             (os, "fsync", lambda real: lambda descriptor: None),
             (system, "bind", lambda real: self._bind),
             (system, "unmount", lambda real: self._unmount),
-            (system, "attach_loop", lambda real: self._attach_loop),
-            (system, "detach_loops", lambda real: self._detach_loops),
+            (loops, "any_device", lambda real: self._attach_loop),
+            (loops, "release", lambda real: self._detach_loops),
             (targets, "MOUNTINFO", lambda real: _MountInfo(self._machine)),
         )
 

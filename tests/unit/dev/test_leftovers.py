@@ -40,9 +40,9 @@ class World:
         monkeypatch.setattr(folders.tempfile, "tempdir", str(self.temporary))
         monkeypatch.setattr(folders, "mount_table", lambda: MountTable([]))
         monkeypatch.setattr(
-            folders, "loop_devices_of", lambda file: [device for device, over in self.loops.items() if over == file]
+            folders.loops, "devices", lambda file: [device for device, over in self.loops.items() if over == file]
         )
-        monkeypatch.setattr(folders, "detach_loops", self._detach)
+        monkeypatch.setattr(folders.loops, "release", self._detach)
         monkeypatch.setattr(folders.loops, "below", self._below)
         monkeypatch.setattr(folders, "run", lambda *words: self._detach_one(Path(words[-1])))
 

@@ -87,7 +87,7 @@ async def test_mounts_and_devices_that_a_reboot_took_are_made_again(
         mark(target, block=block)
         for point in reversed(mounted_below(private_mounts)):
             system.unmount(Path(point))
-        system.detach_loops(data_of(driver, on_node))
+        loops.release(data_of(driver, on_node))
         assert_no_loops_below(private_mounts)
     with mounting(private_mounts, options=HostpathOptions(images=images)) as driver:
         on_node.driver = on_node.node = driver
@@ -181,7 +181,7 @@ async def test_a_node_lets_a_deleted_volume_go_whose_mounts_a_reboot_took(
         await on_node.up(**SIZE)
         for point in reversed(mounted_below(private_mounts)):
             system.unmount(Path(point))
-        system.detach_loops(data_of(driver, on_node))
+        loops.release(data_of(driver, on_node))
         await on_node.detach()
         await driver.delete_volume(a_deletion(on_node.volume_id))
         for _ in range(2):

@@ -176,14 +176,25 @@ def a_device_is_bound_on_a_file(folder: Path) -> None:
 def a_device_that_would_go_with_its_last_user_is_kept(folder: Path) -> None:
     """Somebody looked at it when it was given back, and it is asked for again before he has closed it."""
     with an_image(folder) as image:
-        for ask in (loops.device, system.attach_loop):
+        for ask in (loops.device, loops.any_device):
             device = loops.device(image)
             with device.open("rb"):
                 loops.release(image)
                 ask(image)
             assert (device,) == loops.devices(image)
         loops.release(image)
-        assert not system.keep_loop(device, image)
+        assert not loops._keep(device, image)
+
+
+def a_device_that_was_kept_for_nothing_goes(folder: Path) -> None:
+    """What it was kept for fails: nobody would give it back."""
+    with an_image(folder) as image:
+        device = loops.device(image)
+        with device.open("rb"):
+            loops.release(image)
+            with pytest.raises(ToolFailed, match="mkfs"), loops.attached(image):
+                raise ToolFailed("mkfs")
+        assert () == loops.devices(image)
 
 
 def a_device_by_a_link_is_that_device(folder: Path) -> None:
@@ -230,12 +241,12 @@ def two_files_of_one_inode_have_a_device_each(folder: Path) -> None:
         other = folder / "other"
         os.link(image, other)
         for file in (image, other):
-            system.attach_loop(file)
-            system.attach_loop(file)
-        (one,), (another,) = system.loop_devices_of(image), system.loop_devices_of(other)
+            loops.any_device(file)
+            loops.any_device(file)
+        (one,), (another,) = loops.devices(image), loops.devices(other)
         assert one != another
-        system.detach_loops(other)
-        assert ((one,), ()) == (system.loop_devices_of(image), system.loop_devices_of(other))
+        loops.release(other)
+        assert ((one,), ()) == (loops.devices(image), loops.devices(other))
 
 
 def a_device_over_a_mounted_file_is_found_when_that_mount_is_gone(folder: Path) -> None:
@@ -244,12 +255,12 @@ def a_device_over_a_mounted_file_is_found_when_that_mount_is_gone(folder: Path) 
         shown = folder / "shown"
         shown.touch()
         system.bind(image, shown)
-        system.attach_loop(shown)
-        (device,) = system.loop_devices_of(shown)
+        loops.any_device(shown)
+        (device,) = loops.devices(shown)
         system.run("umount", "--lazy", str(shown))
-        assert (device,) == system.loop_devices_of(image)
-        system.detach_loops(image)
-        assert () == system.loop_devices_of(image)
+        assert (device,) == loops.devices(image)
+        loops.release(image)
+        assert () == loops.devices(image)
 
 
 def a_device_over_a_file_in_another_folder_is_told_by_its_inode(folder: Path) -> None:
@@ -633,6 +644,7 @@ SCENES: dict[str, Callable[[Path], None]] = {
         a_link_above_the_target_is_followed,
         a_device_is_bound_on_a_file,
         a_device_that_would_go_with_its_last_user_is_kept,
+        a_device_that_was_kept_for_nothing_goes,
         a_device_by_a_link_is_that_device,
         a_device_over_a_deleted_file_is_not_its_successors,
         two_files_of_one_inode_have_a_device_each,

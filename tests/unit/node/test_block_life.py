@@ -11,7 +11,7 @@ import pytest
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.pods import PODS
-from mooring.mounts import system
+from mooring.mounts import loops, system
 from mooring.node.volumes.steps import block
 from mooring.wire.grpc.codes import Code
 from tests.support.fake_mounts import FakeTools
@@ -26,9 +26,9 @@ from tests.unit.node.volume_world import METADATA, NODE, Bound, VolumesWorld, wo
 def tools(world: VolumesWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeTools:
     tools = FakeTools(world.mounts, tmp_path / "block")
     monkeypatch.setattr(system, "run", tools.run)
-    monkeypatch.setattr(system, "_BLOCK", tools.block)
-    monkeypatch.setattr(system, "_inode_below", lambda device: None)  # the names tell: there are no such devices
-    monkeypatch.setattr(system, "keep_loop", lambda device, file: True)
+    monkeypatch.setattr(loops, "_BLOCK", tools.block)
+    monkeypatch.setattr(loops, "_inode_below", lambda device: None)  # the names tell: there are no such devices
+    monkeypatch.setattr(loops, "_keep", lambda device, file: True)
     monkeypatch.setattr(block, "stat", types.SimpleNamespace(S_ISBLK=lambda mode: True))
     return tools
 

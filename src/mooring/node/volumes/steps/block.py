@@ -20,7 +20,7 @@ from functools import partial
 from typing import Final
 
 from mooring.base.folders import sync_folder
-from mooring.mounts import system
+from mooring.mounts import loops, system
 from mooring.mounts.mountinfo import MountTable
 from mooring.mounts.trees import remove_tree
 from mooring.node.layout import KubeletLayout
@@ -151,14 +151,14 @@ class BlockFiles:
         with contextlib.suppress(FileNotFoundError):
             link.unlink()
         link.symlink_to(device)
-        system.attach_loop(mapped)
+        loops.any_device(mapped)
 
     def unmap(self, spec_name: str, uid: str) -> None:
         """Takes all of that away again; the file stays, for the driver may still have something there. Raises OSError,
         ToolFailed.
         """
         mapped = self._layout.block_map(spec_name) / uid
-        system.detach_loops(mapped)
+        loops.release(mapped)
         link = self._layout.block_link(uid, spec_name)
         if link.is_symlink():
             link.unlink()
