@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.resources
+import io
 import keyword
 import re
 import shlex
 import shutil
 import sys
+import tokenize
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -31,6 +33,8 @@ from mooring.cli.tables import ProcessFlags
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,40}")
 _DRIVER_NAME: Final = re.compile(r"[A-Za-z]([A-Za-z0-9.-]{0,61}[A-Za-z])?")
 """csi-sanity wants letters at both ends."""
+
+_CLASS: Final = "Skeleton"
 
 PYTHON, GO = "python", "go"
 _FILES: Final[Mapping[str, Mapping[str, str]]] = {
@@ -107,11 +111,11 @@ def _write(flags: NewFlags, name: str = "") -> int:
         raise UsageError("the name is missing: mooring driver new NAME [flags]")
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise UsageError(f"{name!r} is no name for a driver: give letters, digits, - and _, a letter first")
+    if flags.language == PYTHON and class_name(name) in _names_in_use():
+        means = f"its code means something else by {class_name(name)}, as its class would be called"
+        raise UsageError(f"{name!r} is no name for a driver: {means}; give another")
     folder = Path(flags.folder or name)
     texts = _texts(name, flags.driver_name or f"{name.lower().replace('_', '-')}.example.com", flags.language)
-    if flags.language == PYTHON and re.search(rf"^from .* import .*\b{class_name(name)}\b", texts["driver.py"], re.M):
-        hides = f"its class {class_name(name)} would hide what it imports"
-        raise UsageError(f"{name!r} is no name for a driver: {hides}; give another")
     try:
         if flags.language == PYTHON and folder.exists() and any(folder.iterdir()):
             raise ConfigError(f"{str(folder)!r} is there, and not empty: give another folder")
@@ -139,14 +143,25 @@ def class_name(name: str) -> str:
     return "".join(part[:1].upper() + part[1:] for part in re.split("[-_]", name))
 
 
+def _names_in_use() -> set[str]:
+    """Every name in the code of a new driver, and in its tests, but that of its class."""
+    sources = [source for source in _FILES[PYTHON].values() if ".py" in source]
+    read = [io.StringIO(_skeleton(source)).readline for source in sources]
+    names = {token.string for readline in read for token in tokenize.generate_tokens(readline)}
+    return names.union(keyword.kwlist) - {_CLASS}
+
+
 def _texts(name: str, driver_name: str, language: str) -> dict[str, str]:
     """The files of a new driver, by their names."""
-    skeleton = importlib.resources.files("mooring.driver") / "skeleton"
-    texts = {file: (skeleton / source).read_text(encoding="utf-8") for file, source in _FILES[language].items()}
-    pairs = {"skeleton.example.com": driver_name, "Skeleton": class_name(name), "skeleton": name}
+    texts = {file: _skeleton(source) for file, source in _FILES[language].items()}
+    pairs = {"skeleton.example.com": driver_name, _CLASS: class_name(name), "skeleton": name}
     pairs |= {"REQUIREMENT": requirement(), "DEVELOPMENT": requirement("[server,ui]")}
     pattern = re.compile("|".join(map(re.escape, pairs)))
     return {file: pattern.sub(lambda found: pairs[found[0]], text) for file, text in texts.items()}
+
+
+def _skeleton(source: str) -> str:
+    return (importlib.resources.files("mooring.driver") / "skeleton" / source).read_text(encoding="utf-8")
 
 
 def requirement(extras: str = "") -> str:
