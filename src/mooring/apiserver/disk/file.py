@@ -69,6 +69,7 @@ _NEXT: Final = {
 }
 """SQLite's codes for what lies outside of the file, each with the next step."""
 
+_CAREFUL: Final = "PRAGMA synchronous = FULL"
 _SCHEMA: Final = """
 PRAGMA auto_vacuum = INCREMENTAL;
 BEGIN;
@@ -110,6 +111,7 @@ def create(path: Path, version: int) -> None:
         leftover.unlink(missing_ok=True)
     os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))  # (the journals take its mode)
     with _file_errors(), closing(_connected(new, "rw")) as database:
+        database.execute(_CAREFUL)
         database.executescript(_SCHEMA)
         _set_totals(database, Totals(version, 0, 0))
         database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
@@ -201,6 +203,7 @@ class ObjectFile:
         self._log_changes = len(saved.log)
         with _file_errors(), ExitStack() as until_it_is_open:
             self._database = until_it_is_open.enter_context(closing(_connected(path, "rw")))
+            self._database.execute(_CAREFUL)
             mode = self._one("PRAGMA journal_mode = WAL")[0]
             if mode != "wal":
                 raise ValueError(f"its file system allows no write-ahead log; {_NEXT[sqlite3.SQLITE_IOERR]}")
@@ -260,7 +263,7 @@ class ObjectFile:
         """Raises StorageFailed."""
         with _file_errors(), closing(self._database):
             if not self._careful:
-                self._database.execute("PRAGMA synchronous = FULL")
+                self._database.execute(_CAREFUL)
                 self._mark(careless=False)
 
     def abandon(self) -> None:
@@ -316,16 +319,9 @@ def _connected(path: Path, mode: str) -> sqlite3.Connection:
     """mode: ro, rw. Every statement is a transaction of its own, unless it says BEGIN."""
     whole = quote(os.fsencode(os.path.abspath(path))).lstrip("/")  # (after two slashes SQLite expects a host)
     uri = f"file:///{whole}?mode={mode}"
-    database = sqlite3.connect(
+    return sqlite3.connect(
         uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_BUSY_S_MAX, cached_statements=256
     )
-    try:
-        if mode == "rw":
-            database.execute("PRAGMA synchronous = FULL")
-    except BaseException:
-        database.close()
-        raise
-    return database
 
 
 def _read(database: sqlite3.Connection) -> Saved:

@@ -40,8 +40,7 @@ def mount_label(default: str, pod: Pod, volume_name: str) -> str:
     security = pod.spec.security_context
     if not default or (security is not None and security.se_linux_change_policy == RECURSIVE):
         return ""
-    # A container without options says nothing: it is no other label beside that of its neighbour.
-    labels = {_label(default, options) for options in _options(pod, volume_name) if options is not None}
+    labels = {_label(default, options) for options in _options(pod, volume_name)}
     if len(labels) > 1:
         both = '" and "'.join(sorted(labels)[:2])
         raise LabelConflict(
@@ -50,14 +49,17 @@ def mount_label(default: str, pod: Pod, volume_name: str) -> str:
     return labels.pop() if labels else ""
 
 
-def _options(pod: Pod, volume_name: str) -> Iterator[SELinuxOptions | None]:
-    """The options of every container that mounts the volume, None for a container without any."""
+def _options(pod: Pod, volume_name: str) -> Iterator[SELinuxOptions]:
+    """The options of every container that mounts the volume and has some. One without says nothing: it is no other
+    label beside that of its neighbour.
+    """
     security = pod.spec.security_context
     default = security.se_linux_options if security is not None else None
     for container in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ())):
         if any(mount.name == volume_name for mount in container.volume_mounts or ()):
             own = container.security_context.se_linux_options if container.security_context is not None else None
-            yield own or default
+            if (options := own or default) is not None:
+                yield options
 
 
 def _label(default: str, options: SELinuxOptions) -> str:
