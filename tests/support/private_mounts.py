@@ -68,6 +68,11 @@ def assert_no_loops_below(folder: Path) -> None:
     eventually(is_none, 10, "every loop device is given back")
 
 
+def assert_no_loops_over(file: Path) -> None:
+    """As of a folder, and as the file's inode tells."""
+    eventually(lambda: not loops.devices(file), 10, f"every loop device over {file} is given back")
+
+
 def clear_below(folder: Path) -> None:
     """Unmounts all that is mounted in a folder, thawed where it is frozen, and gives its loop devices back: the machine
     has few of them.

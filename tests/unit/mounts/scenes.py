@@ -31,6 +31,7 @@ from mooring.mounts.system import ToolFailed
 from mooring.mounts.targets import Occupied, mount_table
 from mooring.mounts.trees import remove_tree
 from tests.support.pages import blocks
+from tests.support.private_mounts import assert_no_loops_over
 from tests.support.scenes import play
 
 MIB = 1 << 20
@@ -49,6 +50,7 @@ def a_folder(parent: Path, name: str) -> Path:
 
 @contextmanager
 def an_image(folder: Path, size: int = 16 * MIB) -> Iterator[Path]:
+    folder.mkdir(exist_ok=True)
     image = folder / "image"
     image.touch()
     os.truncate(image, size)
@@ -56,7 +58,7 @@ def an_image(folder: Path, size: int = 16 * MIB) -> Iterator[Path]:
         yield image
     finally:
         loops.release(image)
-        assert () == loops.devices(image)
+        assert_no_loops_over(image)
 
 
 def a_folder_is_bound_once(folder: Path) -> None:
@@ -183,7 +185,13 @@ def a_device_that_would_go_with_its_last_user_is_kept(folder: Path) -> None:
                 ask(image)
             assert (device,) == loops.devices(image)
         loops.release(image)
+        assert_no_loops_over(image)
         assert not loops._keep(device, image)
+        with an_image(folder / "other") as other:
+            another = loops.device(other)
+            with another.open("rb"):
+                loops.release(other)
+                assert not loops._keep(another, image), "as a device that has another file by now"
 
 
 def a_device_that_was_kept_for_nothing_goes(folder: Path) -> None:
@@ -194,7 +202,7 @@ def a_device_that_was_kept_for_nothing_goes(folder: Path) -> None:
             loops.release(image)
             with pytest.raises(ToolFailed, match="mkfs"), loops.attached(image):
                 raise ToolFailed("mkfs")
-        assert () == loops.devices(image)
+        assert_no_loops_over(image)
 
 
 def a_device_by_a_link_is_that_device(folder: Path) -> None:
@@ -230,6 +238,7 @@ def a_device_over_a_deleted_file_is_not_its_successors(folder: Path) -> None:
         with new.open("rb") as opened:
             assert b"new" == opened.read(3)
         loops.release(image)
+        assert_no_loops_over(image)
         image.unlink()
         assert (old,) == loops.devices(image), "not the successor's any more"
         loops.release(image)
@@ -246,7 +255,8 @@ def two_files_of_one_inode_have_a_device_each(folder: Path) -> None:
         (one,), (another,) = loops.devices(image), loops.devices(other)
         assert one != another
         loops.release(other)
-        assert ((one,), ()) == (loops.devices(image), loops.devices(other))
+        assert_no_loops_over(other)
+        assert (one,) == loops.devices(image)
 
 
 def a_device_over_a_mounted_file_is_found_when_that_mount_is_gone(folder: Path) -> None:
@@ -260,7 +270,7 @@ def a_device_over_a_mounted_file_is_found_when_that_mount_is_gone(folder: Path) 
         system.run("umount", "--lazy", str(shown))
         assert (device,) == loops.devices(image)
         loops.release(image)
-        assert () == loops.devices(image)
+        assert_no_loops_over(image)
 
 
 def a_device_over_a_file_in_another_folder_is_told_by_its_inode(folder: Path) -> None:
@@ -561,7 +571,7 @@ def a_device_frees_itself_where_the_block_fails(folder: Path) -> None:
     with an_image(folder) as image:
         with pytest.raises(ToolFailed, match=r"mkfs.nofs is not on this machine"):
             filesystems.mount_file(image, folder / "point", "nofs")
-        assert () == loops.devices(image), "no call would ever give it back"
+        assert_no_loops_over(image)  # no call would ever give it back
         with loops.attached(image) as device:
             filesystems.prepare(device)
         assert (device,) == loops.devices(image), "kept where the block ends well"
@@ -582,9 +592,10 @@ def a_file_is_mounted_with_all_its_room(folder: Path) -> None:
         small = filesystems.usage(point)[0].total
         targets.clear(point)
         loops.release(image)
+        assert_no_loops_over(image)
         os.truncate(image, 64 * MIB)
         filesystems.grow_file(image)
-        assert () == loops.devices(image), "nothing is made for one that is not in use"
+        assert_no_loops_over(image)  # nothing is made for one that is not in use
         filesystems.mount_file(image, point)
         assert filesystems.usage(point)[0].total > 2 * small
         targets.clear(point)
@@ -609,7 +620,7 @@ def the_second_driver_of_the_page_leaves_no_device(folder: Path) -> None:
             await driver.node_stage_volume(
                 csi.NodeStageVolumeRequest(**fields, **staging, volume_capability=capability(mount={"fs_type": "nofs"}))
             )
-        assert () == loops.devices(image)
+        assert_no_loops_over(image)
         (folder / "foreign").mkdir()
         targets.bind(folder / "foreign", folder / "target")
         shown = csi.NodePublishVolumeRequest(
@@ -617,7 +628,7 @@ def the_second_driver_of_the_page_leaves_no_device(folder: Path) -> None:
         )
         with pytest.raises(DriverError, match="something else is mounted"):
             await driver.node_publish_volume(shown)
-        assert () == loops.devices(image)
+        assert_no_loops_over(image)
         targets.clear(folder / "target")
 
     asyncio.run(story())
