@@ -129,7 +129,10 @@ async def test_real_processes_send_one_trace_over_the_wire(tmp_path: Path, colle
         "--node-id=n1",
     ]
     started = [
-        Program([BIN / "mooring", "apiserver", "--memory", f"--kubeconfig={config}"], tmp_path / "apiserver.log"),
+        Program(
+            [BIN / "mooring", "apiserver", "--memory", f"--state={tmp_path / 'server'}", f"--kubeconfig={config}"],
+            tmp_path / "apiserver.log",
+        ),
         Program(driver, tmp_path / "driver.log"),
     ]
     try:

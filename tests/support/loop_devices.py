@@ -15,18 +15,17 @@ _TRIAL_BYTES = 1 << 20
 
 def needs_loop_devices() -> None:
     """Ends a test that needs some where there are none."""
-    if not _are_here():
+    try:
+        _try_one()
+    except (OSError, ToolFailed):
         not_tested(REAL_MOUNTS, "no loop devices here")
 
 
 @functools.cache
-def _are_here() -> bool:
+def _try_one() -> None:
+    """Raises OSError, ToolFailed: each time anew, as what failed once says nothing about the next time."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "trial")
         file.write_bytes(bytes(_TRIAL_BYTES))
-        try:
-            loops.device(file)
-            loops.release(file)
-        except (OSError, ToolFailed):
-            return False
-    return True
+        loops.device(file)
+        loops.release(file)

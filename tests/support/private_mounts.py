@@ -6,6 +6,7 @@ kernel lets no thread go back that others share their folder with.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from mooring.mounts import loops
-from mooring.mounts.system import run
+from mooring.mounts.system import ToolFailed, run
 from mooring.mounts.targets import mount_table, mounting_refusal
 from tests.support.layers import REAL_MOUNTS, not_tested
 from tests.support.loop_devices import needs_loop_devices
@@ -78,7 +79,9 @@ def clear_below(folder: Path) -> None:
     has few of them.
     """
     for point in reversed(mounted_below(folder)):
-        run("fsfreeze", "--unfreeze", point, allowed=range(256))
-        run("umount", "--lazy", point, allowed=range(256))
+        for tool in (("fsfreeze", "--unfreeze"), ("umount", "--lazy")):
+            with contextlib.suppress(ToolFailed):  # as one that hangs, on a server that has died
+                run(*tool, point)
     for file in loops_below(folder):
-        loops.release(Path(file.removesuffix(" (deleted)")))
+        with contextlib.suppress(OSError, ToolFailed):
+            loops.release(Path(file.removesuffix(" (deleted)")))

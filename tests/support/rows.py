@@ -168,10 +168,19 @@ class _Course:
             for name, fixture in self.fresh:
                 needed = _wanted(fixture, life)
                 if inspect.isgeneratorfunction(fixture):
-                    life[name] = stack.enter_context(contextlib.contextmanager(fixture)(**needed))
+                    life[name] = stack.enter_context(_alive(fixture(**needed)))
                 else:
                     life[name] = fixture(**needed)
             yield _wanted(self.test, life)
+
+
+@contextlib.contextmanager
+def _alive(fixture: Iterator[Any]) -> Iterator[Any]:
+    """What a fixture yields. As with pytest it ends in the same way whatever has become of its test."""
+    try:
+        yield next(fixture)
+    finally:
+        assert next(fixture, fixture) is fixture, "a fixture yields once"
 
 
 def _wanted(function: Callable[..., Any], life: dict[str, Any]) -> dict[str, Any]:

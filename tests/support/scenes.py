@@ -19,6 +19,7 @@ from typing import Final
 from tests.support.mount_namespace import MountNamespace
 
 SCENE_S: Final = 60
+_ENDING_S: Final = 10
 
 
 def play(scenes: Mapping[str, Callable[[Path], None]], folder: Path, names: Iterable[str]) -> None:
@@ -36,6 +37,7 @@ def play(scenes: Mapping[str, Callable[[Path], None]], folder: Path, names: Iter
 
 def _alone(scene: Callable[[Path], None], folder: Path, said: Path) -> None:
     code = 1
+    signal.signal(signal.SIGALRM, _too_long)
     signal.alarm(SCENE_S)
     with said.open("w") as out, redirect_stdout(out), redirect_stderr(out):
         try:
@@ -44,6 +46,12 @@ def _alone(scene: Callable[[Path], None], folder: Path, said: Path) -> None:
         except BaseException:
             traceback.print_exc()
     os._exit(code)
+
+
+def _too_long(*_: object) -> None:
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(_ENDING_S)
+    raise TimeoutError(f"it took more than {SCENE_S} s")
 
 
 def played(namespace: MountNamespace, module: str, folder: Path, names: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,6 @@ import io
 import json
 import os
 import re
-import shlex
 import signal
 import sqlite3
 import subprocess
@@ -37,7 +36,7 @@ from mooring.cli.conform import OUTPUTS
 from mooring.dev.story import Story
 from tests.support.builders import a_claim, a_pod, a_ready_node
 from tests.support.private_mounts import clear_below, enter_private_mounts
-from tests.support.programs import Program
+from tests.support.programs import PYTHON, Program
 from tests.support.rest import Rest
 from tests.support.rows import each_row
 from tests.support.waiting import eventually
@@ -693,7 +692,7 @@ def _ended(name: str, words: str) -> tuple[int, str]:
     """words: as a shell reads them. The exit code and stderr."""
     module, _, function = EXECUTABLES[name].partition(":")
     code = f"import sys; from {module} import {function} as main; sys.argv[0] = {name!r}; sys.exit(main())"
-    line = ["sh", "-c", f'exec {shlex.quote(sys.executable)} -c "$CODE" {words}']
+    line = ["sh", "-c", f'exec {PYTHON} -c "$CODE" {words}']
     done = subprocess.run(line, env={**os.environ, "CODE": code}, capture_output=True, text=True, check=False)
     return done.returncode, done.stderr
 

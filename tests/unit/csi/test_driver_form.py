@@ -42,7 +42,7 @@ def test_the_forms(text: str, form: Form) -> None:
                 "./file.py:Class), or a"
             ),
         ),
-        ("/run/csi.sock", "there is no socket at '/run/csi.sock': start the driver first, or check the path"),
+        ("/nowhere/csi.sock", "there is no socket at '/nowhere/csi.sock': start the driver first, or check the path"),
         ("/run/csi --endpoint=/run/csi.sock", "is none of the three forms"),
         ("/dev/null", "is none of the three forms"),
         ("module", "is none of the three forms"),

@@ -162,7 +162,7 @@ async def test_its_end_is_asked_for_and_then_enforced_with_all_that_it_started(
     assert 3 == len(children_of(group))
     await telling.program.close()
     assert "told" in telling.shown.getvalue()
-    assert [] == children_of(group)
+    eventually(lambda: not children_of(group), 10, "all of it is gone")  # killed together, they end one by one
 
 
 async def test_without_power_it_is_gone_at_once_with_all_that_it_started(tmp_path: Path) -> None:
@@ -192,7 +192,9 @@ async def test_it_is_ended_from_any_thread_while_the_event_loop_is_held(tmp_path
     ending = threading.Thread(target=telling.program.kill_now)
     ending.start()
     ending.join(20)  # and nobody else runs here meanwhile
-    eventually(lambda: not children_of(group), 10, "all of it is gone")  # killed together, they end one by one
+    assert not ending.is_alive()
+    assert group not in children_of(group)
+    eventually(lambda: not children_of(group), 10, "what it has started is gone, too")
     telling.program.kill_now()
     await telling.program.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import socket
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,11 @@ def no_instance(**_: Any) -> watcher.INotify:
     raise OSError(errno.EMFILE, "Too many open files")
 
 
-def made_anew(path: Path) -> None:
-    """A socket in the place of the one that was there."""
-    path.unlink(missing_ok=True)
-    with socket.socket(socket.AF_UNIX) as made:
-        made.bind(str(path))
+def made_anew(path: Path, kept: Path) -> None:
+    """In the place of the socket that was there, with its inode, as the system often gives one again at once."""
+    os.link(path, kept)
+    path.unlink()
+    os.link(kept, path)
 
 
 @each_row("inotify", [NoMoreWatches, no_instance])
@@ -39,13 +40,16 @@ async def test_a_socket_that_is_made_anew_is_seen_without_inotify_too(
     monkeypatch.setattr(watcher, "INotify", inotify)
     monkeypatch.setattr(watcher, "POLL_S", 0.2)
     seen: list[int | None] = []
-    one = SocketWatcher(tmp_path, lambda path: seen.append(one.generation(path)), clock=LoopClock())
-    path = tmp_path / "d1.sock"
-    made_anew(path)
+    folder, kept = tmp_path / "plugins", tmp_path / "kept"
+    folder.mkdir()
+    one = SocketWatcher(folder, lambda path: seen.append(one.generation(path)), clock=LoopClock())
+    path = folder / "d1.sock"
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(path))
     running = asyncio.create_task(one.run())
     await asyncio.sleep(0.1)
     assert [1] == seen
-    made_anew(path)  # mostly with the inode of the one that has gone, which the system gives again at once
+    made_anew(path, kept)
     await asyncio.sleep(0.3)
     assert [1, 2] == seen
     running.cancel()

@@ -54,6 +54,18 @@ async def of_another_claim(world: VolumesWorld) -> None:
     assert made["metadata"]["uid"] != (await world.get(PERSISTENT_VOLUME_CLAIMS, "vol"))["metadata"]["uid"]
 
 
+@in_virtual_time
+async def test_VM5_the_lists_name_what_is_not_mounted_not_attached_and_not_known(world: VolumesWorld) -> None:
+    async with world.agent():
+        here, away = await world.volume("here"), await world.volume("away", attached=False)
+        pod = await world.pod(Bound("vol", "handle-vol", "d1"), here, away)
+        lists = "unmounted volumes=[away vol], unattached volumes=[away], failed to process volumes=[vol]"
+        await world.until_told(pod, f"Unable to attach or mount volumes: {lists}: ")
+        await world.attach(away)
+        lists = "unmounted volumes=[vol], unattached volumes=[], failed to process volumes=[vol]"
+        await world.until_told(pod, f"Unable to attach or mount volumes: {lists}: ")
+
+
 @each_row(
     ("given", "text"),
     [

@@ -149,6 +149,18 @@ def test_fresh_fixtures_are_made_for_each_row(tmp_path: Path, monkeypatch: pytes
     assert "SHELF" not in os.environ
 
 
+def test_a_fresh_fixture_ends_also_where_its_row_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+
+    @each_row("a", [1], fresh=[shelf])
+    def all_rows(a: int, shelf: list[int]) -> None:
+        found.append(shelf)
+        raise AssertionError("no")
+
+    assert [(None, {"a": 1}, "no")] == reports(all_rows, tmp_path=tmp_path, monkeypatch=monkeypatch)
+    assert [[99]] == found
+
+
 def test_a_skip_is_said_after_the_others_were_lived() -> None:
     lived = []
 
