@@ -139,7 +139,7 @@ def test_nothing_stays_in_tmp_however_a_run_ends(tmp_path: Path, monkeypatch: py
     command = f"{PYTHON} -m tests.support.ill_drivers LeavesItsMounts --endpoint unix://{{socket}} --node {{node}}"
     with subprocess.Popen([*MOORING, "conform", command], stdout=subprocess.PIPE, text=True) as running:
         eventually(lambda: list(temporary.glob("conform-*/pods/2")), 60, "a path is made")
-        running.send_signal(signal.SIGINT)
+        running.send_signal(signal.SIGHUP)  # a terminal that is closed
         output, _ = running.communicate(timeout=100)
     assert (1, True) == (running.returncode, "the run did not come to its end" in output)
     assert [] == list(temporary.iterdir())

@@ -43,7 +43,7 @@ def nothing_is_left(tmp_path: Path, mark: str) -> None:
     assert [] == os.listdir(tmp_path / "tmp"), "no folder"
     eventually(lambda: not processes_with(mark), 20, "no process")
     assert str(tmp_path) not in Path("/proc/self/mounts").read_text(), "no mount"
-    assert () == loops.below(tmp_path), "no loop device"
+    eventually(lambda: not loops.below(tmp_path), 10, "no loop device")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)

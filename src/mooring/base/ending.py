@@ -4,10 +4,10 @@
     with ending.on_signals():
         return asyncio.run(work(ending))
 
-The first SIGTERM or SIGINT asks for the end. The end goes on while it makes progress: it may last STILL_S without a
-finished step, and ENDING_S_MAX in all. Then, or at a second signal, a thread ends the process, after the work that was
-given to `at_last`. It needs neither the event loop nor anybody's lock, since somebody else's code may hold them. A
-third signal ends it at once.
+The first SIGTERM, SIGINT or SIGHUP asks for the end. The end goes on while it makes progress: it may last STILL_S
+without a finished step, and ENDING_S_MAX in all. Then, or at a second signal, a thread ends the process, after the work
+that was given to `at_last`. It needs neither the event loop nor anybody's lock, since somebody else's code may hold
+them. A third signal ends it at once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BY_FORCE_S: Final = 0.3
 LAST_S_MAX: Final = 2.0
 """How long the last word may take; what it has not done by then is left."""
 
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Ending:
@@ -87,10 +87,12 @@ class Ending:
 
     @contextlib.contextmanager
     def on_signals(self) -> Iterator[None]:
-        """SIGTERM and SIGINT ask for the end as long as the block runs. In the main thread."""
+        """The signals ask for the end as long as the block runs; not SIGHUP under nohup(1). In the main thread."""
         read_end, write_end = os.pipe()
         before = {number: signal.getsignal(number) for number in _SIGNALS}
-        for number in _SIGNALS:
+        if before[signal.SIGHUP] is signal.SIG_IGN:
+            del before[signal.SIGHUP]
+        for number in before:
             signal.signal(number, _handler(write_end))
         listener = threading.Thread(target=self._listen, args=(read_end,), name="ending", daemon=True)
         listener.start()

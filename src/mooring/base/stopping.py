@@ -13,10 +13,11 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 @contextmanager
 def stop_signals(*more: signal.Signals) -> Iterator[asyncio.Event]:
-    """An event that SIGTERM, SIGINT or one more sets as long as the block runs. A second signal ends the process at
-    once.
+    """An event that SIGTERM, SIGINT or one more sets as long as the block runs; one more that is ignored, as SIGHUP is
+    under nohup(1), still is. A second signal ends the process at once.
     """
-    loop, stop, signals = asyncio.get_running_loop(), asyncio.Event(), (*_SIGNALS, *more)
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    signals = (*_SIGNALS, *(one for one in more if signal.getsignal(one) is not signal.SIG_IGN))
 
     def on_signal() -> None:
         stop.set()
@@ -33,9 +34,9 @@ def stop_signals(*more: signal.Signals) -> Iterator[asyncio.Event]:
             loop.remove_signal_handler(one)
 
 
-async def unless_stopped(work: Coroutine[Any, Any, None]) -> bool:
-    """Runs the work; SIGTERM or SIGINT cancel it. True when it came to its end. Raises what it raises."""
-    with stop_signals() as stop:
+async def unless_stopped(work: Coroutine[Any, Any, None], *more: signal.Signals) -> bool:
+    """Runs the work; SIGTERM, SIGINT or one more cancel it. True when it came to its end. Raises what it raises."""
+    with stop_signals(*more) as stop:
         try:
             async with asyncio.TaskGroup() as group:
                 running = group.create_task(work, name="cli/work")

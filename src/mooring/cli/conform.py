@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import dataclasses
 import difflib
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -178,7 +179,7 @@ async def _session(flags: ConformFlags, form: Form, space: MountSpace) -> int:
                 raise ConfigError(f"TMPDIR: {error}", exit_code=WRONG_USE) from None
         path = Path(form.path) if isinstance(form, Socket) else home / "csi.sock"
         address = f"unix://{path}" if isinstance(form, Socket) else ""  # a driver of this run's own ends with it
-        await unless_stopped(_asked(flags, home, path, command, space, report))
+        await unless_stopped(_asked(flags, home, path, command, space, report), signal.SIGHUP)
     finally:
         _remove(home, space)
     forms: dict[str, Callable[[Report, str], str]] = {"text": as_text, "junit": as_junit, "tap": as_tap}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import signal
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -67,7 +68,7 @@ async def _demo(flags: DemoFlags, prog: str, space: MountSpace) -> int:
         story = Story(screen, clock)
         try:
             with story_log(story, flags):
-                finished = await unless_stopped(run_demo(space, story, clock, Random()))
+                finished = await unless_stopped(run_demo(space, story, clock, Random()), signal.SIGHUP)
         except DemoFailed as error:
             story.failed(str(error))
             return 1

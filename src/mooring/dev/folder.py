@@ -57,10 +57,12 @@ def run_folder(state: str, space: MountSpace, story: Story, ending: Ending) -> I
         with cleaning:  # the last word may come while this is at work: it waits, and finds nothing left
             if not folder.exists():
                 return
+            ending.goes_on()
             if space.is_private:
                 mounted = _devices_in(folder)
                 unmount_all(folder)
                 _release_devices(folder, mounted - before)
+                ending.goes_on()
             _remove(folder, story)
 
     with _held(folder), ending.at_last(clean):
@@ -118,9 +120,19 @@ def _remove(folder: Path, story: Story) -> None:
         )
         return
     try:
-        remove_tree(folder)
+        _remove_all(folder)
     except OSError as error:
         story.happened("warning", f"{folder} can't be removed: {error}")
+
+
+def _remove_all(folder: Path) -> None:
+    """The lock goes last: by it the next run knows what is left where this one does not come to its end. Raises
+    OSError.
+    """
+    for path in folder.iterdir():
+        if path.name != LOCK:
+            remove_tree(path)
+    remove_tree(folder)
 
 
 @contextlib.contextmanager
@@ -207,7 +219,7 @@ def _remove_dead(folder: Path, space: MountSpace, story: Story) -> None:
     try:
         if space.is_private:
             _release_devices(folder)
-        remove_tree(folder)
+        _remove_all(folder)
         story.happened("cleaned", f"{folder} is removed: a run that was killed had left it")
     finally:
         os.close(lock)

@@ -76,52 +76,53 @@ async def run_dev(
     story.title(f"mooring dev {mooring.__version__}")
     repeats = not isinstance(options.form, ReferenceDriver) and options.script is None
     faults = _faults(options)
-    with _driver_log(options.driver_log, story), run_folder(options.state, space, story, ending) as folder:
-        async with running_time(clock) as ran, _until_asked(ending) as asked:
-            breaches = Breaches(
-                story.broken, sees_mounts=space.can_mount, repeats=repeats, proxied=faults is not None, now=ran.now
-            )
-            plane_of = running(
-                folder,
-                options.form,
-                nodes=options.nodes,
-                topology=options.topology,
-                mounts=space.can_mount,
-                port=options.port,
-                kept=bool(options.state),
-                snapshots=options.snapshots,
-                patience=options.patience,
-                story=story,
-                breaches=breaches,
-                clock=clock,
-                randomness=randomness,
-                ending=ending,
-                faults=faults,
-            )
-            async with plane_of as plane, _clients(plane, clock, randomness) as (cluster, driver):
-                traced = TracedCluster(cluster, "dev", story, clock)
-                await _prepare(plane, traced, driver, options)
+    with _driver_log(options.driver_log, story):
+        with run_folder(options.state, space, story, ending) as folder:
+            async with running_time(clock) as ran, _until_asked(ending) as asked:
+                breaches = Breaches(
+                    story.broken, sees_mounts=space.can_mount, repeats=repeats, proxied=faults is not None, now=ran.now
+                )
+                plane_of = running(
+                    folder,
+                    options.form,
+                    nodes=options.nodes,
+                    topology=options.topology,
+                    mounts=space.can_mount,
+                    port=options.port,
+                    kept=bool(options.state),
+                    snapshots=options.snapshots,
+                    patience=options.patience,
+                    story=story,
+                    breaches=breaches,
+                    clock=clock,
+                    randomness=randomness,
+                    ending=ending,
+                    faults=faults,
+                )
+                async with plane_of as plane, _clients(plane, clock, randomness) as (cluster, driver):
+                    traced = TracedCluster(cluster, "dev", story, clock)
+                    await _prepare(plane, traced, driver, options)
 
-                def invite() -> None:
-                    for line in ready_text(
-                        plane, space, options.form, commands, kept=bool(options.state), can_enter=can_enter
-                    ):
-                        story.title(line)
+                    def invite() -> None:
+                        for line in ready_text(
+                            plane, space, options.form, commands, kept=bool(options.state), can_enter=can_enter
+                        ):
+                            story.title(line)
 
-                async def where(_node: str) -> str:
-                    return msgspec.json.encode(places_of(plane)).decode()
+                    async def where(_node: str) -> str:
+                        return msgspec.json.encode(places_of(plane)).decode()
 
-                switches = Switches(plane.nodes, cluster, options.patience).by_turn
-                async with answering(plane.folder, {**switches, WHERE: where}):
-                    with on_enter(invite) as can_enter:
-                        asked.ready()
-                        invite()
-                        async with unused_told(Runtime(cluster, clock, randomness, Metrics()), story), view(plane):
-                            await asked.wait()
-                if not options.state:
-                    await end_pods(plane.nodes, plane.cluster, traced, story, clock, ending)
-        for line in breaches.summary():
-            story.title(line)
+                    switches = Switches(plane.nodes, cluster, options.patience).by_turn
+                    async with answering(plane.folder, {**switches, WHERE: where}):
+                        with on_enter(invite) as can_enter:
+                            asked.ready()
+                            invite()
+                            async with unused_told(Runtime(cluster, clock, randomness, Metrics()), story), view(plane):
+                                await asked.wait()
+                    if not options.state:
+                        await end_pods(plane.nodes, plane.cluster, traced, story, clock, ending)
+            for line in breaches.summary():
+                story.title(line)
         story.ended("ended in good order" if asked.is_ready else "ended before it was ready")
 
 
@@ -297,7 +298,7 @@ async def end_pods(
         story.happened("warning", f"{error}; the rest on that node is left to the driver")
     except TimeoutError:
         story.happened(
-            "warning", "pods still have their volumes, and nothing comes of their end: they are left to the driver"
+            "warning", "nothing comes of the end of the pods: volumes that they still have are left to the driver"
         )
 
 

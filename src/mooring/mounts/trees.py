@@ -62,16 +62,20 @@ class _Tree:
 
     def _empty(self, folder: int, top: int, depth: int) -> None:
         for name in os.listdir(folder):
-            if not _is_folder(name, folder):
-                os.unlink(name, dir_fd=folder)
-                continue
-            with self._entered(name, folder) as inner:
-                if depth < DEPTH_MAX:
-                    self._empty(inner, top, depth + 1)
+            with contextlib.suppress(FileNotFoundError):  # its owner has removed it just now
+                self._remove_inner(name, folder, top, depth)
+
+    def _remove_inner(self, name: str, folder: int, top: int, depth: int) -> None:
+        if not _is_folder(name, folder):
+            os.unlink(name, dir_fd=folder)
+            return
+        with self._entered(name, folder) as inner:
             if depth < DEPTH_MAX:
-                os.rmdir(name, dir_fd=folder)
-            else:
-                self._move_up(name, folder, top)
+                self._empty(inner, top, depth + 1)
+        if depth < DEPTH_MAX:
+            os.rmdir(name, dir_fd=folder)
+        else:
+            self._move_up(name, folder, top)
 
     def _move_up(self, name: str, folder: int, top: int) -> None:
         """To the top, under a name that nothing has there."""

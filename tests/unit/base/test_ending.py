@@ -46,12 +46,12 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     yield
     assert before == {number: signal.getsignal(number) for number in before}, "they are those of before again"
 
 
-@each_row("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+@each_row("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
 def test_the_first_signal_asks_for_the_end(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> None:
     world, asked = World(), threading.Event()
     monkeypatch.setattr(endings, "STILL_S", HANG_S)
@@ -62,6 +62,15 @@ def test_the_first_signal_asks_for_the_end(monkeypatch: pytest.MonkeyPatch, numb
         assert asked.wait(HANG_S)
         assert world.ending.is_asked
     assert [] == world.codes, "what ends in good order is not ended by force"
+
+
+def test_under_nohup_a_closed_terminal_ends_nothing(world: World) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with world.ending.on_signals():
+            assert signal.SIG_IGN is signal.getsignal(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_who_comes_late_hears_it_at_once(world: World) -> None:

@@ -61,9 +61,8 @@ async def test_pods_of_which_nothing_comes_are_left_and_that_is_told(
 ) -> None:
     monkeypatch.setattr(endings, "ENDING_S_MAX", 10_000.0)
     cluster = await a_cluster("one", held=True)
-    assert "pods still have their volumes, and nothing comes of their end: they are left to the driver" in await ended(
-        cluster, ending
-    )
+    told = "nothing comes of the end of the pods: volumes that they still have are left to the driver"
+    assert told in await ended(cluster, ending)
 
 
 async def test_as_long_as_one_after_the_other_ends_they_are_waited_for(

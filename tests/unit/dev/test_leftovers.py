@@ -172,6 +172,26 @@ async def test_a_folder_that_can_not_be_removed_is_told(world: World, monkeypatc
         assert f"{dead}, left by a run that was killed, can't be removed: no" in world.shown.getvalue()
 
 
+async def test_what_could_not_be_removed_is_known_to_the_next_run_by_its_lock(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = folders.remove_tree
+
+    def refuses(path: Path) -> None:
+        if path.name == "in-use":
+            raise OSError("no")
+        whole(path)
+
+    monkeypatch.setattr(folders, "remove_tree", refuses)
+    with world.run() as folder:
+        (folder / "in-use").touch()
+    assert f"{folder} can't be removed: no" in world.shown.getvalue()
+    assert (folder / LOCK).exists()
+    monkeypatch.setattr(folders, "remove_tree", whole)
+    with world.run():
+        assert not folder.exists()
+
+
 @each_row(("space", "released"), [(PRIVATE, ["loop1", "loop0"]), (SHARED, [])], fresh=[world])
 async def test_a_kept_folder_has_no_device_at_the_start_and_none_at_the_end(
     world: World, tmp_path: Path, space: MountSpace, released: list[str]

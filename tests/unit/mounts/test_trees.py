@@ -37,6 +37,17 @@ def test_a_file_goes_and_what_is_not_there_is_gone_already(tmp_path: Path) -> No
     assert [] == list(tmp_path.iterdir())
 
 
+def test_what_its_owner_has_removed_meanwhile_is_no_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a server that ends removes its socket."""
+    (tmp_path / "tree" / "folder").mkdir(parents=True)
+    (tmp_path / "tree" / "folder" / "file").touch()
+    listed = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda folder: ["gone", *listed(folder)])
+    remove_tree(tmp_path / "tree")
+    monkeypatch.undo()
+    assert [] == list(tmp_path.iterdir())
+
+
 @pytest.mark.slow
 @each_row("levels", [DEPTH_MAX, DEPTH_MAX + 1, 1200])
 def test_a_tree_may_be_as_deep_as_it_likes(tmp_path: Path, levels: int) -> None:
