@@ -78,7 +78,7 @@ class Asker(Finder):
         self.disk: Disk | None = None
         """Under the driver's data, where this run has made one."""
         self._is_away = False
-        self._names = 0
+        self._names, self._run = 0, Random().suffix()
         self._shared: csi.Volume | None = None
         self._folders: list[Path] = []
 
@@ -247,9 +247,9 @@ class Asker(Finder):
     # -- what checks begin with
 
     def name(self, what: str = "volume") -> str:
-        """A new one; the same in each run with this seed."""
+        """A new one: no other run has it, not even one that was killed and has left what it made."""
         self._names += 1
-        return f"conform-{self.options.seed}-{what}-{self._names}"
+        return f"conform-{self._run}-{what}-{self._names}"
 
     def needs(self, *abilities: str) -> None:
         """Raises NotApplicable."""

@@ -48,7 +48,7 @@ class Options:
         "that of another process of the command.",
     )
     only: tuple[str, ...] = flag("only", NAMES, (), "Make these checks alone, by their names, with commas between.")
-    seed: int = flag("seed", UINT, 0, "Names are made of it, and for any but 0 the order of the checks.")
+    seed: int = flag("seed", UINT, 0, "Any but 0: the order of the checks is drawn from it.")
     timeout_s: float = flag("timeout", DURATION, 60.0, "How long the driver may take to answer a call.")
     volume_mib: int = flag("volume-mib", UINT, 1024, "The size of a volume, in MiB.")
     access_type: str = flag(
