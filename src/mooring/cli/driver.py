@@ -30,11 +30,12 @@ from mooring.cli.people import run_for_people
 from mooring.cli.process import Command
 from mooring.cli.tables import ProcessFlags
 
-_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,40}")
-_DRIVER_NAME: Final = re.compile(r"[A-Za-z]([A-Za-z0-9.-]{0,61}[A-Za-z])?")
-"""csi-sanity wants letters at both ends."""
+_NAME: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_-]{0,39}[A-Za-z0-9])?")
+_DRIVER_NAME: Final = re.compile(r"(?=.{1,63}$)[a-z]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*(?<=[a-z])")
+"""A CSIDriver's name is a subdomain's; csi-sanity wants letters at both ends."""
 
 _CLASS: Final = "Skeleton"
+_NEEDED: Final = ("mooring", "pytest", "setuptools")
 
 PYTHON, GO = "python", "go"
 _FILES: Final[Mapping[str, Mapping[str, str]]] = {
@@ -92,7 +93,8 @@ def _check(parsed: Parsed[NewFlags]) -> None:
     name = parsed.flags.driver_name
     if name and not _DRIVER_NAME.fullmatch(name):
         raise ConfigError(
-            f"driver-name: {name!r} is not of the form a domain has, as in csi.example.com, with letters at both ends"
+            f"driver-name: {name!r} is not of the form a domain has, as in csi.example.com: lower-case, with letters "
+            "at both ends, and 63 characters at the most"
         )
 
 
@@ -109,8 +111,13 @@ _NEW: Final[Command[NewFlags]] = Command(
 def _write(flags: NewFlags, name: str = "") -> int:
     if not name:
         raise UsageError("the name is missing: mooring driver new NAME [flags]")
-    if not _NAME.fullmatch(name) or keyword.iskeyword(name):
-        raise UsageError(f"{name!r} is no name for a driver: give letters, digits, - and _, a letter first")
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{name!r} is no name for a driver: give letters, digits, - and _, a letter first, - and _ not last, 41 at "
+            "the most"
+        )
+    if flags.language == PYTHON and name.lower() in _NEEDED:
+        raise UsageError(f"{name!r} is no name for a driver: its project needs the package of that name; give another")
     if flags.language == PYTHON and class_name(name) in _names_in_use():
         means = f"its code means something else by {class_name(name)}, as its class would be called"
         raise UsageError(f"{name!r} is no name for a driver: {means}; give another")
