@@ -107,7 +107,7 @@ def test_what_a_lost_driver_left_mounted_is_not_deleted(tmp_path: Path, folder: 
             (volume / "data" / "file").write_text("dear to somebody")
             driver.kill()
         assert re.search(
-            r"warning +pods still have their volumes, and nothing comes of their end: they are left to",
+            r"warning +nothing comes of the end of the pods: volumes that they still have are left",
             program.output(),
         )
         assert re.search(
@@ -236,6 +236,7 @@ SLOW = f"{shlex.join([mount_driver.COMMAND[0], '-c', 'import time; time.sleep(60
             "zones: --zones makes zones, and --topology names them: give one of the two",
         ),
         (["--nodes=2", "--topology=n3:zone=a"], 2, "topology: there is no node 'n3', only n1, n2"),
+        (["--nodes=2", "--topology=n1:zone=a"], 2, "topology: node 'n2' has other keys than node 'n1'"),
         (["--node-monitor-grace-period=500ms"], 2, "node-monitor-grace-period: must be 1s at least, got 500ms"),
         (["--force-detach-after=-1s"], 2, "force-detach-after: must not be negative, got -1s"),
         (

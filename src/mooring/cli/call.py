@@ -80,7 +80,11 @@ class CallFlags(ProcessFlags):
 
 
 def _check(parsed: Parsed[CallFlags]) -> None:
+    from mooring.csi.address import socket_path
+
     flags = parsed.flags
+    if flags.csi_address:
+        socket_path(flags.csi_address)
     check_output(flags.o or flags.output, *OUTPUTS)
     check_positive({"timeout": flags.timeout_s}, "60s")
     if flags.record and (flags.f or flags.dry_run):
@@ -232,7 +236,7 @@ def _told(outcome: Outcome, request: Message, flags: CallFlags) -> int:
     if outcome.answer is not None:
         sys.stdout.write(scrubbed(_as_text(outcome.answer, flags), request))
     if outcome.error is not None:
-        _say(f"{outcome.error}\n{meaning(outcome.error)}")
+        _say(f"{outcome.error}\n{meaning(outcome.error, request.DESCRIPTOR.name.removesuffix('Request'))}")
     for breach in outcome.breaches:
         _say("\n  ".join((breach.line, *breach.advice, breach.rule.source)))
     return 0 if outcome.error is None else FAILED

@@ -176,6 +176,10 @@ def _check_zones(flags: DevFlags) -> None:
         raise ConfigError(f"zones: each needs a node, and there are {len(nodes)}; got {flags.zones}")
     if unknown := sorted(flags.topology.keys() - {*nodes}):
         raise ConfigError(f"topology: there is no node {unknown[0]!r}, only {', '.join(nodes)}")
+    if flags.topology:
+        from mooring.driver.hostpath.layout import check_topology
+
+        check_topology(nodes, flags.topology)
 
 
 NODES_MAX: Final = 100

@@ -118,10 +118,11 @@ async def test_a_request_from_a_file_and_words_on_top(
         (["GetPluginInfo", "--timeout=0s"], "timeout: must be greater than zero"),
         (["GetPluginInfo", "-f=-", "--secrets-file=-"], "stdin is one file"),
         (["GetPluginInfo", "-o", "table"], "must be yaml or json"),
+        (["GetPluginInfo", "--csi-address=tcp://1.2.3.4:5"], "is not the path of a unix socket"),
     ],
 )
 def test_a_wrong_command_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert 2 == command.run(["call", *words, "--csi-address=/tmp/none.sock"])
+    assert 2 == command.run(["call", "--csi-address=/tmp/none.sock", *words])
     err = capsys.readouterr().err
     assert said in err
     assert "hunter22" not in err

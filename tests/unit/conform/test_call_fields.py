@@ -262,5 +262,6 @@ def test_each_code_has_a_meaning_and_says_whether_it_is_final() -> None:
         assert ("Final" in said) != ("Not final" in said)
         assert "gRPC does not know" not in said
     assert "gRPC does not know" in meaning(DriverError(77, "x"))
+    assert "Begin the list anew" in meaning(DriverError(Code.ABORTED, "x"), "ListVolumes")
     assert "Nothing was sent" in meaning(DriverError(Code.UNAVAILABLE, "x", unsent=True))
     assert "may have done it" in meaning(DriverError(Code.INTERNAL, "x", answered=True))

@@ -28,8 +28,10 @@ _MEANINGS: Final[Mapping[int, str]] = {
 }
 
 
-def meaning(error: DriverError) -> str:
-    """Two sentences: what the code says, and whether the operation has surely ended."""
+def meaning(error: DriverError, rpc: str = "") -> str:
+    """Two sentences: what the code says, and whether the operation has surely ended. rpc: the call's name."""
+    if rpc.startswith("List") and error.code == Code.ABORTED:
+        return "Aborted: starting_token is none of the driver's, or no longer. Begin the list anew, without a token."
     name = go_name(error.code)
     says = f"{name}: {_MEANINGS.get(error.code, 'a code that gRPC does not know')}."
     if error.unsent:

@@ -44,7 +44,7 @@ class NodeTopology:
     """The nodes, by id, with their segments. Raises ConfigError for topology that makes no sense."""
 
     def __init__(self, node_ids: Collection[str], topology: Mapping[str, Segments]) -> None:
-        _check_topology(node_ids, topology)
+        check_topology(node_ids, topology)
         self.nodes: Mapping[str, Segments] = {node_id: dict(topology.get(node_id, {})) for node_id in node_ids}
         self.has_topology = bool(topology)
         self.places: tuple[Segments, ...] = _distinct(self.nodes.values())
@@ -117,7 +117,8 @@ def _distinct(places: Iterable[Segments]) -> tuple[Segments, ...]:
     return tuple({tuple(sorted(place.items())): place for place in places}.values())
 
 
-def _check_topology(node_ids: Collection[str], topology: Mapping[str, Segments]) -> None:
+def check_topology(node_ids: Collection[str], topology: Mapping[str, Segments]) -> None:
+    """Raises ConfigError."""
     for node_id, segments in topology.items():
         if node_id not in node_ids:
             raise ConfigError(f"topology: there is no node {node_id!r}: name it with node-id too")
