@@ -36,6 +36,28 @@ async def test_a_cleanup_that_fails_is_charged_to_no_check(tmp_path: Path) -> No
     assert 2 == len(KeepsSnapshots.calls), "after the check, and at the end"
 
 
+class Notes(Bent):
+    """The names of its volumes."""
+
+    names: ClassVar[list[str]] = []
+
+    async def create_volume(self, request: Any) -> Any:
+        self.names.append(request.name)
+        return await self.inner.create_volume(request)
+
+
+async def test_the_next_run_has_other_names(tmp_path: Path) -> None:
+    """One that was killed has left its volumes, and no driver is to blame for them."""
+    runs = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        Notes.names.clear()
+        await conform(tmp_path / name, Notes, only=("create-with-size",))
+        runs.append({*Notes.names})
+    assert runs[0]
+    assert not runs[0] & runs[1]
+
+
 class SaysNotFound(Bent):
     """Has deleted what it says not to know."""
 
