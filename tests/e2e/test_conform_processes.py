@@ -137,7 +137,9 @@ def test_nothing_stays_in_tmp_however_a_run_ends(tmp_path: Path, monkeypatch: py
     assert 2 == subprocess.run([*MOORING, "conform", "false {socket}"], capture_output=True, check=False).returncode
     assert [] == list(temporary.iterdir())
     command = f"{PYTHON} -m tests.support.ill_drivers LeavesItsMounts --endpoint unix://{{socket}} --node {{node}}"
-    with subprocess.Popen([*MOORING, "conform", command], stdout=subprocess.PIPE, text=True) as running:
+    # (the tests themselves may run under nohup)
+    words = ["env", "--default-signal=HUP", *MOORING, "conform", command]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as running:
         eventually(lambda: list(temporary.glob("conform-*/pods/2")), 60, "a path is made")
         running.send_signal(signal.SIGHUP)  # a terminal that is closed
         output, _ = running.communicate(timeout=100)

@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Final, NoReturn
 
+from mooring.base.stopping import terminals_end
+
 STILL_S: Final = 0.5
 ENDING_S_MAX: Final = 5.0
 BY_FORCE_S: Final = 0.3
@@ -30,7 +32,7 @@ BY_FORCE_S: Final = 0.3
 LAST_S_MAX: Final = 2.0
 """How long the last word may take; what it has not done by then is left."""
 
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class Ending:
@@ -89,9 +91,7 @@ class Ending:
     def on_signals(self) -> Iterator[None]:
         """The signals ask for the end as long as the block runs; not SIGHUP under nohup(1). In the main thread."""
         read_end, write_end = os.pipe()
-        before = {number: signal.getsignal(number) for number in _SIGNALS}
-        if before[signal.SIGHUP] is signal.SIG_IGN:
-            del before[signal.SIGHUP]
+        before = {number: signal.getsignal(number) for number in (*_SIGNALS, *terminals_end())}
         for number in before:
             signal.signal(number, _handler(write_end))
         listener = threading.Thread(target=self._listen, args=(read_end,), name="ending", daemon=True)

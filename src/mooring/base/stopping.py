@@ -11,13 +11,17 @@ from typing import Any, Final
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
+def terminals_end() -> tuple[signal.Signals, ...]:
+    """The signal of a terminal that is closed; none where it is ignored, as under nohup(1)."""
+    return () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
+
+
 @contextmanager
 def stop_signals(*more: signal.Signals) -> Iterator[asyncio.Event]:
-    """An event that SIGTERM, SIGINT or one more sets as long as the block runs; one more that is ignored, as SIGHUP is
-    under nohup(1), still is. A second signal ends the process at once.
+    """An event that SIGTERM, SIGINT or one more sets as long as the block runs. A second signal ends the process at
+    once.
     """
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
-    signals = (*_SIGNALS, *(one for one in more if signal.getsignal(one) is not signal.SIG_IGN))
+    loop, stop, signals = asyncio.get_running_loop(), asyncio.Event(), (*_SIGNALS, *more)
 
     def on_signal() -> None:
         stop.set()

@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import dataclasses
 import difflib
-import signal
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -160,7 +159,7 @@ def check_names(names: Sequence[str]) -> None:
 
 
 async def _session(flags: ConformFlags, form: Form, space: MountSpace) -> int:
-    from mooring.base.stopping import unless_stopped
+    from mooring.base.stopping import terminals_end, unless_stopped
     from mooring.conform.report import as_junit, as_tap, as_text, as_values
     from mooring.conform.runner import Report
     from mooring.csi.driver_form import Socket
@@ -179,7 +178,7 @@ async def _session(flags: ConformFlags, form: Form, space: MountSpace) -> int:
                 raise ConfigError(f"TMPDIR: {error}", exit_code=WRONG_USE) from None
         path = Path(form.path) if isinstance(form, Socket) else home / "csi.sock"
         address = f"unix://{path}" if isinstance(form, Socket) else ""  # a driver of this run's own ends with it
-        await unless_stopped(_asked(flags, home, path, command, space, report), signal.SIGHUP)
+        await unless_stopped(_asked(flags, home, path, command, space, report), *terminals_end())
     finally:
         _remove(home, space)
     forms: dict[str, Callable[[Report, str], str]] = {"text": as_text, "junit": as_junit, "tap": as_tap}

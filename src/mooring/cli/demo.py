@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import signal
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -50,7 +49,7 @@ def _run(flags: DemoFlags, prog: str) -> int:
 async def _demo(flags: DemoFlags, prog: str, space: MountSpace) -> int:
     from mooring.base.clock import SharedClock
     from mooring.base.randomness import Random
-    from mooring.base.stopping import unless_stopped
+    from mooring.base.stopping import terminals_end, unless_stopped
     from mooring.dev.polling import DemoFailed
     from mooring.dev.run import run_demo
     from mooring.dev.screen import PlainScreen, screen_for
@@ -68,7 +67,7 @@ async def _demo(flags: DemoFlags, prog: str, space: MountSpace) -> int:
         story = Story(screen, clock)
         try:
             with story_log(story, flags):
-                finished = await unless_stopped(run_demo(space, story, clock, Random()), signal.SIGHUP)
+                finished = await unless_stopped(run_demo(space, story, clock, Random()), *terminals_end())
         except DemoFailed as error:
             story.failed(str(error))
             return 1

@@ -46,9 +46,11 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[None]:
+    inherited = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may run under nohup
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     yield
     assert before == {number: signal.getsignal(number) for number in before}, "they are those of before again"
+    signal.signal(signal.SIGHUP, inherited)
 
 
 @each_row("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
